@@ -1,0 +1,22 @@
+/* PNG, every colour type and depth, interlaced too. */
+#ifndef DG_PNG_H
+#define DG_PNG_H
+
+#include "codec.h"
+
+typedef struct dg_png dg_png;
+
+dg_png *dg_png_new(dg_heap *heap); /* NULL when memory is short */
+void dg_png_free(dg_png *png);
+
+/* Decodes `data` (which starts with PNG's signature) to
+ *   grey 1, 2, 4, 8 bits -> 1 channel of 8 bits     grey + alpha, or grey + tRNS -> 2 channels
+ *   palette or RGB       -> 3 channels of 8 bits    RGBA, or palette or RGB + tRNS -> 4 channels
+ * and 16-bit sources to the same with 16-bit samples in native byte order. RGB of 8 bits has step 4, X = 255, if
+ * options->rgbx. Gamma, ICC and background chunks are ignored. Damage in chunks other than IHDR, PLTE, tRNS and IDAT is
+ * ignored, as are bytes after IEND and a missing IEND once every row is there; an IDAT stream that ends early is
+ * DG_TRUNCATED (or, with options->accept_truncated, delivered with the missing rows zero). */
+dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                        dg_error *error);
+
+#endif
