@@ -5,6 +5,8 @@
 #ifndef DG_CODEC_H
 #define DG_CODEC_H
 
+#include <stdatomic.h>
+
 #include "image.h"
 
 typedef enum {
@@ -27,7 +29,7 @@ typedef struct {
     uint64_t max_pixels;      /* width x height beyond which a picture is refused */
     int rgbx;                 /* RGB as RGBX (step 4), for a reader that wants PIL images */
     int accept_truncated;     /* deliver what there is of a picture that ends early */
-    const volatile int *stop; /* decoders look at it between rows and return DG_CANCELLED once it is not 0; may be NULL */
+    const atomic_int *stop;   /* decoders look at it between rows and return DG_CANCELLED once it is not 0; may be NULL */
 } dg_decode_options;
 
 typedef struct dg_codec dg_codec;

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const NAMES[DG_STATUS_COUNT] = {
     [DG_OK] = "ok",
@@ -20,6 +21,14 @@ static const char *const NAMES[DG_STATUS_COUNT] = {
 const char *dg_status_name(dg_status status)
 {
     return (unsigned)status < DG_STATUS_COUNT ? NAMES[status] : "unknown";
+}
+
+dg_status dg_status_find(const char *name)
+{
+    for (int status = 0; status < DG_STATUS_COUNT; status++)
+        if (!strcmp(name, NAMES[status]))
+            return (dg_status)status;
+    return DG_IO;
 }
 
 dg_status dg_fail(dg_error *error, dg_status status, const char *format, ...)

@@ -27,6 +27,8 @@ typedef struct {
 
 /* The name of a status, e.g. "truncated"; "unknown" for a code outside the enum. */
 const char *dg_status_name(dg_status status);
+/* The status of that name; DG_IO for a name outside the table. */
+dg_status dg_status_find(const char *name);
 
 /* Fills `error` and returns `status`, so that a step can end with `return dg_fail(error, DG_CORRUPT, "…", …);`. */
 dg_status dg_fail(dg_error *error, dg_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -1,0 +1,20 @@
+"""datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL."""
+
+from datago._sample import ImagePayload, LatentPayload, Sample
+from datago.client import DatagoClient, live_cleanup_threads
+from datago.dataset import DatagoIterDataset
+from datago.errors import DatagoError, SampleError, SourceError
+from datago.log import initialize_logging
+
+__all__ = [
+    "DatagoClient",
+    "DatagoError",
+    "DatagoIterDataset",
+    "ImagePayload",
+    "LatentPayload",
+    "Sample",
+    "SampleError",
+    "SourceError",
+    "initialize_logging",
+    "live_cleanup_threads",
+]

@@ -1,0 +1,75 @@
+# Declarations of src_c, nothing else. Units, ownership and errors stand in the headers.
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
+
+
+cdef extern from "<stdatomic.h>" nogil:
+    ctypedef int atomic_int
+
+
+cdef extern from "status.h" nogil:
+    ctypedef enum dg_status:
+        DG_OK
+        DG_CANCELLED
+        DG_NO_MEMORY
+        DG_STATUS_COUNT
+
+    ctypedef struct dg_error:
+        dg_status status
+        char text[232]
+
+    const char *dg_status_name(dg_status status)
+    dg_status dg_status_find(const char *name)
+    dg_status dg_fail(dg_error *error, dg_status status, const char *format, ...)
+
+
+cdef extern from "image.h" nogil:
+    ctypedef struct dg_heap:
+        pass
+
+    ctypedef struct dg_buffer:
+        uint8_t *data
+        size_t size
+        size_t capacity
+        dg_heap *heap
+
+    ctypedef struct dg_image:
+        dg_buffer buffer
+        int width, height, channels, step, depth
+
+    dg_heap *dg_heap_new(size_t keep)
+    void dg_heap_free(dg_heap *heap)
+    dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
+    void dg_buffer_free(dg_buffer *buffer)
+    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
+    void dg_image_free(dg_image *image)
+
+
+cdef extern from "file.h" nogil:
+    ctypedef struct dg_scratch:
+        uint8_t *data
+        size_t capacity
+
+    void dg_scratch_free(dg_scratch *scratch)
+    dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
+
+
+cdef extern from "codec.h" nogil:
+    ctypedef struct dg_codec:
+        pass
+
+    ctypedef struct dg_decode_options:
+        uint64_t max_pixels
+        bint rgbx
+        bint accept_truncated
+        const atomic_int *stop
+
+    dg_codec *dg_codec_new(dg_heap *heap)
+    void dg_codec_free(dg_codec *codec)
+    dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                              dg_image *image, dg_error *error)
+
+
+cdef extern from "color.h" nogil:
+    void dg_rgb_to_rgbx(const uint8_t *source, uint8_t *out, size_t n)
+    void dg_rgbx_to_rgb(const uint8_t *source, uint8_t *out, size_t n)
+    void dg_depth_16_to_8(const uint16_t *source, uint8_t *out, size_t n)

@@ -1,0 +1,329 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""The worker pool: native threads between two rings. No thread of it ever holds the GIL.
+
+    feeder: submit ──► work ring ──► worker: read → decode → hand over ──► ready ring ──► take: reader
+
+A pool lives once: it is born running; `finish` (no more input) or `stop` (no more anything) ends it; `join` says when the last
+thread has left. What is still inside then is freed with the pool.
+"""
+import os
+
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from posix.unistd cimport getpid
+
+from datago._pixels cimport (
+    DG_NO_MEMORY, DG_OK, atomic_int, dg_codec, dg_codec_decode, dg_codec_free, dg_codec_new, dg_decode_options,
+    dg_fail, dg_file_read, dg_heap, dg_heap_free, dg_heap_new, dg_scratch, dg_scratch_free,
+)
+from datago._ring cimport (
+    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_pop, ring_push,
+)
+from datago._sample cimport Item, Part, item_free, item_new, item_result
+from datago._threads cimport (
+    dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
+    pthread_cond_t, pthread_join, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
+    pthread_mutex_unlock, pthread_t,
+)
+
+cdef size_t HEAP_KEEPS = 64 << 20   # bytes of freed pixel buffers kept for the next pictures
+cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
+
+
+cdef struct Engine:
+    Ring *work
+    Ring *ready
+    dg_heap *heap
+    dg_decode_options options
+    uint64_t max_file_bytes
+    atomic_int stop           # decoders look at it between rows
+    atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
+    pthread_mutex_t lock      # guards what follows
+    pthread_cond_t changed    # a thread left, a credit came back, or stop
+    int working               # threads in the loop; the last one to leave it closes the ready ring
+    int alive                 # threads that may still touch this struct
+    bint joined
+    int64_t limit             # good samples wanted
+    int64_t credits           # how many more items may be let in before that many good ones could come of it
+    uint64_t seen, delivered, failed, skipped
+    Item *left_over
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+cdef void work_on(Engine *engine, dg_codec *codec, dg_scratch *scratch, Item *item) noexcept nogil:
+    """Read, decode: every part of one sample. A failure stays in item.error; it never ends the worker."""
+    cdef dg_decode_options options = engine.options
+    cdef const uint8_t *data
+    cdef size_t size
+    cdef Part *part
+    cdef int i
+    if item.error.status != DG_OK:
+        return
+    if codec == NULL:
+        dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
+        return
+    options.rgbx = engine.rgbx
+    for i in range(item.part_count):
+        part = &item.parts[i]
+        data, size = part.data, part.size
+        if part.path != NULL:
+            if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
+                return
+            data = scratch.data
+        if dg_codec_decode(codec, data, size, &options, &part.image, &item.error) != DG_OK:
+            return
+        part.original_width = part.image.width
+        part.original_height = part.image.height
+
+
+cdef void *worker(void *argument) noexcept nogil:
+    cdef Engine *engine = <Engine *>argument
+    cdef dg_codec *codec = dg_codec_new(engine.heap)
+    cdef dg_scratch scratch = dg_scratch(NULL, 0)
+    cdef void *item
+    cdef bint last
+    dg_thread_name("datago worker")
+    while ring_pop(engine.work, &item, -1) == RING_OK:
+        work_on(engine, codec, &scratch, <Item *>item)
+        if ring_push(engine.ready, item, -1) != RING_OK:
+            leave_over(engine, <Item *>item)
+    dg_codec_free(codec)
+    dg_scratch_free(&scratch)
+    pthread_mutex_lock(&engine.lock)
+    engine.working -= 1
+    last = engine.working == 0
+    pthread_mutex_unlock(&engine.lock)
+    if last:
+        ring_close(engine.ready)
+    pthread_mutex_lock(&engine.lock)
+    engine.alive -= 1
+    pthread_cond_broadcast(&engine.changed)
+    pthread_mutex_unlock(&engine.lock)
+    return NULL
+
+
+cdef void leave_over(Engine *engine, Item *item) noexcept nogil:
+    """The rings are closed: keep the item for whoever frees the pool with the GIL held."""
+    pthread_mutex_lock(&engine.lock)
+    item.next = engine.left_over
+    engine.left_over = item
+    pthread_mutex_unlock(&engine.lock)
+
+
+# ---- the feeder's side ----------------------------------------------------------------------------------------------
+
+cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
+    """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
+    pthread_mutex_lock(&engine.lock)
+    while engine.credits <= 0 and not engine.stop:
+        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+    engine.credits -= 1
+    engine.seen += 1
+    pthread_mutex_unlock(&engine.lock)
+    if ring_push(engine.work, item, -1) == RING_OK:
+        return True
+    pthread_mutex_lock(&engine.lock)
+    engine.seen -= 1
+    pthread_mutex_unlock(&engine.lock)
+    return False
+
+
+cdef void discard(Engine *engine, Item *item) noexcept:
+    """An item that stop() found on its way."""
+    pthread_mutex_lock(&engine.lock)
+    engine.skipped += 1
+    pthread_mutex_unlock(&engine.lock)
+    item_free(item)
+
+
+cdef class Pool:
+    """Worker threads and the two rings around them.
+
+    Args:
+        threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
+        work_capacity, ready_capacity: items the rings hold, at least 1.
+        limit: good samples after which the stream ends; failures do not count.
+        max_pixels, max_file_bytes: pictures and files beyond are failures.
+        rgbx: store RGB as four bytes a pixel; can be changed later by `take`.
+    """
+
+    cdef Engine *engine
+    cdef pthread_t *threads
+    cdef int started
+    cdef int pid
+
+    def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit, uint64_t max_pixels,
+                  uint64_t max_file_bytes):
+        cdef int failed = 0
+        cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
+        self.pid = getpid()
+        self.threads = <pthread_t *>PyMem_RawCalloc(threads, sizeof(pthread_t))
+        if engine == NULL or self.threads == NULL:
+            PyMem_RawFree(engine)
+            raise MemoryError
+        self.engine = engine
+        pthread_mutex_init(&engine.lock, NULL)
+        dg_cond_init(&engine.changed)
+        engine.work = ring_new(work_capacity)
+        engine.ready = ring_new(ready_capacity)
+        engine.heap = dg_heap_new(HEAP_KEEPS)
+        if engine.work == NULL or engine.ready == NULL or engine.heap == NULL:
+            raise MemoryError
+        engine.limit = engine.credits = limit
+        engine.options.max_pixels = max_pixels
+        engine.options.stop = &engine.stop
+        engine.max_file_bytes = max_file_bytes
+        engine.alive = engine.working = threads
+        while self.started < threads and failed == 0:
+            failed = dg_thread_start(&self.threads[self.started], worker, engine)
+            self.started += failed == 0
+        pthread_mutex_lock(&engine.lock)
+        engine.alive -= threads - self.started
+        engine.working -= threads - self.started
+        pthread_mutex_unlock(&engine.lock)
+        if self.started == 0:
+            raise OSError(failed, f"no worker thread could be started: {os.strerror(failed)}")
+
+    def __dealloc__(self):
+        cdef Engine *engine = self.engine
+        if engine == NULL or self.pid != getpid():
+            return  # a forked child: the threads, and whatever locks they held, stayed in the parent
+        if engine.work != NULL and engine.ready != NULL:
+            self.stop()
+            if not self.join(0):
+                return  # a thread is still inside, in a system call that does not come back: its memory must stay
+        ring_free(engine.work)
+        ring_free(engine.ready)
+        dg_heap_free(engine.heap)
+        pthread_cond_destroy(&engine.changed)
+        pthread_mutex_destroy(&engine.lock)
+        PyMem_RawFree(self.threads)
+        PyMem_RawFree(engine)
+
+    @property
+    def thread_count(self) -> int:
+        """Worker threads that were started."""
+        return self.started
+
+    def submit(self, list entries) -> bool:
+        """Lets a batch of a source's entries in, waiting outside the GIL for room. False once the pool was stopped."""
+        cdef Py_ssize_t i = 0, count = len(entries)
+        cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
+        cdef Engine *engine = self.engine
+        if items == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                items[i] = item_new(entries[i])
+            with nogil:
+                i = 0
+                while i < count and let_in(engine, items[i]):
+                    items[i] = NULL
+                    i += 1
+            return i == count
+        finally:
+            for i in range(count):
+                if items[i] != NULL:
+                    item_free(items[i])
+            PyMem_RawFree(items)
+
+    def finish(self):
+        """No more input: what is inside is still worked on and can be taken, then `take` says that it is the end."""
+        ring_close(self.engine.work)
+
+    # ---- the reader's side ----
+
+    def take(self, bint convert, timeout=None):
+        """The next result: a Sample (its dict if `convert`), a Failure, or None at the end or after `stop`.
+
+        A ready one is taken without letting the GIL go; else it waits outside the GIL and looks for signals every 50 ms.
+        Raises TimeoutError after `timeout` seconds.
+        """
+        cdef Engine *engine = self.engine
+        cdef void *item
+        cdef bint good
+        cdef RingState state
+        cdef double wait, deadline = 0
+        if convert and not engine.rgbx:
+            engine.rgbx = 1
+        state = ring_pop(engine.ready, &item, 0)
+        if state == RING_TIMEOUT and timeout is not None:
+            deadline = dg_now() + <double>timeout
+        while state == RING_TIMEOUT:
+            if engine.delivered >= <uint64_t>engine.limit:
+                return None
+            wait = SIGNAL_SLICE
+            if timeout is not None:
+                wait = min(wait, deadline - dg_now())
+                if wait <= 0:
+                    raise TimeoutError(f"no sample within {timeout} s")
+            with nogil:
+                state = ring_pop(engine.ready, &item, wait)
+            if state == RING_TIMEOUT:
+                PyErr_CheckSignals()
+        if state == RING_CLOSED:
+            return None
+        good = (<Item *>item).error.status == DG_OK
+        pthread_mutex_lock(&engine.lock)
+        if good:
+            engine.delivered += 1
+        else:
+            engine.failed += 1
+            engine.credits += 1  # a failure does not count towards the limit
+            pthread_cond_broadcast(&engine.changed)
+        pthread_mutex_unlock(&engine.lock)
+        return item_result(<Item *>item, convert)
+
+    def stop(self):
+        """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting."""
+        cdef Engine *engine = self.engine
+        cdef void *item
+        engine.stop = 1
+        ring_close(engine.work)
+        ring_close(engine.ready)
+        pthread_mutex_lock(&engine.lock)
+        pthread_cond_broadcast(&engine.changed)
+        pthread_mutex_unlock(&engine.lock)
+        while ring_pop(engine.work, &item, 0) == RING_OK:
+            discard(engine, <Item *>item)
+        while ring_pop(engine.ready, &item, 0) == RING_OK:
+            discard(engine, <Item *>item)
+
+    def join(self, double timeout) -> bool:
+        """Waits outside the GIL until every thread has left; False if that took longer than `timeout` seconds."""
+        cdef Engine *engine = self.engine
+        cdef double deadline = dg_now() + timeout
+        cdef bint mine, left
+        cdef Item *item
+        cdef int i
+        with nogil:
+            pthread_mutex_lock(&engine.lock)
+            while engine.alive > 0 and dg_now() < deadline:
+                dg_cond_wait(&engine.changed, &engine.lock, deadline)
+            left = engine.alive == 0
+            mine = left and not engine.joined
+            engine.joined = engine.joined or left
+            pthread_mutex_unlock(&engine.lock)
+            if mine:
+                for i in range(self.started):
+                    pthread_join(self.threads[i], NULL)
+        if mine:
+            while engine.left_over != NULL:
+                item = engine.left_over
+                engine.left_over = item.next
+                discard(engine, item)
+        return left
+
+    def counts(self) -> dict:
+        """seen, delivered, failed, skipped, in_flight (seen is their sum), threads, and both rings' counts: integers."""
+        cdef Engine *engine = self.engine
+        pthread_mutex_lock(&engine.lock)
+        seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
+        pthread_mutex_unlock(&engine.lock)
+        return {
+            "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped,
+            "in_flight": seen - delivered - failed - skipped, "threads": self.started,
+            "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
+        }

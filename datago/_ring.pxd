@@ -1,0 +1,37 @@
+# A bounded first-in first-out ring of pointers for any number of producers and consumers, all without the GIL.
+#
+# Mutex and two condition variables. Closed is not drained: once ring_close was called nothing goes in any more, and
+# ring_pop gives what is left before it says CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
+from libc.stdint cimport uint64_t
+
+from datago._threads cimport pthread_cond_t, pthread_mutex_t
+
+cdef enum RingState:
+    RING_OK = 0
+    RING_CLOSED = 1
+    RING_TIMEOUT = 2
+
+cdef struct RingCounts:
+    size_t depth          # items in the ring now
+    size_t capacity
+    uint64_t passed       # items ever pushed
+    uint64_t push_waits   # times a producer found it full: what comes after is the bottleneck
+    uint64_t pop_waits    # times a consumer found it empty: what comes before is the bottleneck
+
+cdef struct Ring:
+    pthread_mutex_t lock
+    pthread_cond_t not_empty
+    pthread_cond_t not_full
+    void **slots
+    size_t head           # the next to be popped
+    bint closed
+    size_t poppers        # threads asleep on not_empty; nobody is signalled when nobody sleeps
+    size_t pushers        # threads asleep on not_full
+    RingCounts counts
+
+cdef Ring *ring_new(size_t capacity) noexcept nogil   # NULL when memory is short
+cdef void ring_free(Ring *ring) noexcept nogil        # no thread may be inside; the items are the caller's
+cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil
+cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil
+cdef void ring_close(Ring *ring) noexcept nogil       # idempotent; wakes everybody
+cdef RingCounts ring_counts(Ring *ring) noexcept nogil

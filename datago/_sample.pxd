@@ -1,0 +1,36 @@
+# What travels from a source through both rings, and becomes a Sample (or a Failure) at the end.
+#
+# An Item is one malloc with its parts and their strings behind it; item_free gives back everything it holds. It belongs
+# to exactly one of feeder, ring, worker and reader. `meta` and the buffer views are Python's: whoever makes or frees an item
+# that has them holds the GIL. Workers never look at them.
+from libc.stdint cimport uint8_t
+
+from datago._pixels cimport dg_error, dg_image
+
+cdef enum Role:
+    ROLE_IMAGE = 0       # the main image: it decides the bucket
+    ROLE_MASK = 1
+    ROLE_ADDITIONAL = 2
+
+cdef struct Part:
+    Role role
+    const char *name     # key in masks / additional_images; NULL for the main image
+    const char *path     # a file to read, or NULL:
+    const uint8_t *data  # the bytes themselves
+    size_t size
+    dg_image image       # the result; encoded bytes if `encoded`
+    bint encoded
+    int original_width   # as decoded, before crop and resize; pixels
+    int original_height
+
+cdef struct Item:
+    void *meta           # dict of Sample's other fields, owned; NULL: the id is the first part's path
+    const char *name     # what a failure calls it
+    dg_error error       # status DG_OK: good
+    Item *next           # in the list of what stop() found between the rings
+    int part_count
+    Part parts[1]
+
+cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/__init__.py
+cdef void item_free(Item *item) noexcept
+cdef object item_result(Item *item, bint convert)  # a Sample, its dict if `convert`, or a Failure; frees `item`

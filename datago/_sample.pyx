@@ -1,0 +1,418 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""Sample and ImagePayload: what a reader gets. The pixels are views of the buffer that the decoder filled; none is copied."""
+import json
+import os
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t, uint16_t
+from libc.string cimport memcpy
+
+from datago._pixels cimport (
+    DG_OK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_rgb_to_rgbx,
+    dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
+)
+
+cdef extern from *:
+    """
+    /* The Arrow C data interface, as its specification declares it: how Pillow borrows memory as an RGB image. */
+    #ifndef ARROW_C_DATA_INTERFACE
+    #define ARROW_C_DATA_INTERFACE
+    #include <stdint.h>
+    struct ArrowSchema {
+        const char *format, *name, *metadata;
+        int64_t flags, n_children;
+        struct ArrowSchema **children, *dictionary;
+        void (*release)(struct ArrowSchema *);
+        void *private_data;
+    };
+    struct ArrowArray {
+        int64_t length, null_count, offset, n_buffers, n_children;
+        const void **buffers;
+        struct ArrowArray **children, *dictionary;
+        void (*release)(struct ArrowArray *);
+        void *private_data;
+    };
+    #endif
+    """
+    struct ArrowSchema:
+        const char *format
+        void (*release)(ArrowSchema *) noexcept
+    struct ArrowArray:
+        int64_t length, n_buffers
+        const void **buffers
+        void (*release)(ArrowArray *) noexcept
+        void *private_data
+
+
+# ---- pixels ---------------------------------------------------------------------------------------------------------
+
+cdef class PixelBuffer:
+    """The memory that a worker filled: writable bytes, given back to the pool when the last view of it is gone."""
+
+    cdef dg_buffer buffer
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.buffer.data, self.buffer.size, 0, flags)
+
+    def __len__(self):
+        return self.buffer.size
+
+    def __dealloc__(self):
+        dg_buffer_free(&self.buffer)
+
+
+cdef PixelBuffer adopt(dg_buffer *buffer):
+    cdef PixelBuffer adopted = PixelBuffer.__new__(PixelBuffer)
+    adopted.buffer = buffer[0]
+    buffer[0] = dg_buffer(NULL, 0, 0, NULL)
+    return adopted
+
+
+cdef void release_schema(ArrowSchema *schema) noexcept:
+    schema.release = NULL
+
+
+cdef void release_array(ArrowArray *array) noexcept:
+    array.release = NULL
+    Py_DECREF(<object>array.private_data)
+
+
+cdef void free_schema(object capsule) noexcept:
+    cdef ArrowSchema *schema = <ArrowSchema *>PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    PyMem_RawFree(schema)
+
+
+cdef void free_array(object capsule) noexcept:
+    cdef ArrowArray *array = <ArrowArray *>PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    PyMem_RawFree(array.buffers)
+    PyMem_RawFree(array)
+
+
+cdef class Lender:
+    """Lends a PixelBuffer to Pillow by the Arrow C data interface (`Image.fromarrow`): flat uint8, four a pixel or one."""
+
+    cdef PixelBuffer pixels
+
+    def __arrow_c_array__(self, requested_schema=None):
+        cdef ArrowSchema *schema = <ArrowSchema *>PyMem_RawCalloc(1, sizeof(ArrowSchema))
+        cdef ArrowArray *array = <ArrowArray *>PyMem_RawCalloc(1, sizeof(ArrowArray))
+        cdef const void **buffers = <const void **>PyMem_RawCalloc(2, sizeof(void *))
+        if schema == NULL or array == NULL or buffers == NULL:
+            PyMem_RawFree(schema)
+            PyMem_RawFree(array)
+            PyMem_RawFree(buffers)
+            raise MemoryError
+        schema.format = "C"
+        schema.release = release_schema
+        buffers[1] = self.pixels.buffer.data  # buffers[0] would be the validity bitmap
+        array.length = self.pixels.buffer.size
+        array.n_buffers = 2
+        array.buffers = buffers
+        array.release = release_array
+        array.private_data = <void *>self.pixels
+        Py_INCREF(self.pixels)
+        schema_capsule = PyCapsule_New(schema, "arrow_schema", free_schema)
+        return schema_capsule, PyCapsule_New(array, "arrow_array", free_array)
+
+
+cdef object borrow = None  # PIL.Image.fromarrow, once PIL was needed
+
+
+cdef enum Repack:
+    NARROW  # 16-bit samples to 8
+    PAD     # RGB to RGBX
+    STRIP   # RGBX to RGB
+
+
+cdef PixelBuffer repacked(PixelBuffer pixels, Repack kind, int width, int height, int channels):
+    """A copy in another layout, made outside the GIL."""
+    cdef dg_image image
+    cdef size_t count = <size_t>width * height
+    cdef dg_status status
+    with nogil:
+        status = dg_image_alloc(pixels.buffer.heap, width, height, channels, 4 if kind == PAD else channels, 8, &image)
+        if status == DG_OK and kind == NARROW:
+            dg_depth_16_to_8(<const uint16_t *>pixels.buffer.data, image.buffer.data, count * channels)
+        elif status == DG_OK and kind == PAD:
+            dg_rgb_to_rgbx(pixels.buffer.data, image.buffer.data, count)
+        elif status == DG_OK:
+            dg_rgbx_to_rgb(pixels.buffer.data, image.buffer.data, count)
+    if status != DG_OK:
+        raise MemoryError(f"no memory for {width} x {height} pixels")
+    return adopt(&image.buffer)
+
+
+cdef object pil_image(PixelBuffer pixels, int width, int height, int channels, int step, int depth):
+    global borrow
+    cdef Lender lender
+    if depth == 16 and channels == 1:
+        from PIL import Image
+        return Image.frombuffer("I;16", (width, height), pixels, "raw", "I;16", 0, 1)
+    if depth == 16:
+        pixels = repacked(pixels, NARROW, width, height, channels)
+    if channels == 3 and step == 3:
+        pixels = repacked(pixels, PAD, width, height, 3)
+    if channels == 2:  # Pillow keeps LA in four bytes a pixel and has no way to borrow it
+        from PIL import Image
+        return Image.frombuffer("LA", (width, height), pixels, "raw", "LA", 0, 1)
+    if borrow is None:
+        from PIL import Image
+        borrow = Image.fromarrow
+    lender = Lender.__new__(Lender)
+    lender.pixels = pixels
+    return borrow(lender, "L" if channels == 1 else "RGB" if channels == 3 else "RGBA", (width, height))
+
+
+cdef class ImagePayload:
+    """One image of a sample: raw pixels, or encoded bytes if `is_encoded`.
+
+    It behaves like a PIL image: calling it gives one, and what it does not have itself (`.mode`, `.convert(…)`) is looked
+    up there. It is falsy where a sample has no image; sizes are then 0.
+
+    Attributes:
+        data: bytes-like, no copy. Raw: rows from the top, pixels interleaved, no padding, `height * width * channels`
+            samples; 16-bit samples in native byte order. Encoded: the file's bytes.
+        height, width: pixels.
+        original_height, original_width: as decoded, before crop and resize; pixels.
+        channels: 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA; -1 encoded, 0 no image.
+        bit_depth: bits per channel, 8 or 16.
+        is_encoded: whether `data` is a PNG or JPEG file.
+    """
+
+    cdef object _data
+    cdef int _step
+    cdef public int original_height, original_width, height, width, channels, bit_depth
+    cdef public bint is_encoded
+
+    def __init__(self):
+        self._data = b""
+
+    @property
+    def data(self):
+        if isinstance(self._data, PixelBuffer):
+            if self._step != self.channels and not self.is_encoded:
+                self._data = repacked(self._data, STRIP, self.width, self.height, 3)
+                self._step = 3
+            return memoryview(self._data)
+        return self._data
+
+    @data.setter
+    def data(self, value):
+        self._data = value
+        self._step = self.channels
+
+    @property
+    def size(self):
+        """(width, height) in pixels, as PIL has it."""
+        return self.width, self.height
+
+    def get_payload(self):
+        """The payload itself; kept for scripts written for other versions of this API."""
+        return self
+
+    def to_pil_image(self):
+        """A PIL image: L, LA, RGB or RGBA over the same memory (16-bit grey: I;16; other 16-bit images as v >> 8).
+
+        Encoded images come from `PIL.Image.open`, so with `.format`. Raises ValueError where there is no image.
+        """
+        if self.is_encoded:
+            from io import BytesIO
+            from PIL import Image
+            return Image.open(BytesIO(self._data))
+        self._check()
+        if not isinstance(self._data, PixelBuffer):
+            from PIL import Image
+            return Image.fromarray(self.to_numpy_array().squeeze(axis=2) if self.channels == 1 else self.to_numpy_array())
+        return pil_image(self._data, self.width, self.height, self.channels, self._step, self.bit_depth)
+
+    def to_numpy_array(self):
+        """An array of shape (height, width, channels), uint8 or uint16: writable and, unless encoded, without a copy.
+
+        Raises ValueError where there is no image.
+        """
+        import numpy
+        if self.is_encoded:
+            array = numpy.array(self.to_pil_image())
+            return array[:, :, None] if array.ndim == 2 else array
+        self._check()
+        if self.bit_depth == 8 and self._step == 4 and self.channels == 3:
+            return numpy.frombuffer(self._data, numpy.uint8).reshape(self.height, self.width, 4)[:, :, :3]
+        dtype = numpy.uint16 if self.bit_depth == 16 else numpy.uint8
+        return numpy.frombuffer(self._data, dtype).reshape(self.height, self.width, self.channels)
+
+    cdef int _check(self) except -1:
+        if not self:
+            raise ValueError("this sample has no image")
+        return 0
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.to_numpy_array()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __call__(self):
+        return self.to_pil_image()
+
+    def __bool__(self):
+        return self.width > 0 and self.height > 0
+
+    def __getattr__(self, name):
+        if name.startswith("_") or not self:  # protocols (copy, pickle, …) are not an image's
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.to_pil_image(), name)
+
+    def __repr__(self):
+        kind = "encoded" if self.is_encoded else f"{self.channels} x {self.bit_depth} bits"
+        return f"<ImagePayload {self.width} x {self.height}, {kind}>" if self else "<ImagePayload, no image>"
+
+
+cdef class LatentPayload:
+    """Bytes that came with a sample and are not decoded: `data`, and their number `len`."""
+
+    cdef public bytes data
+
+    def __init__(self, bytes data=b""):
+        self.data = data
+
+    @property
+    def len(self):
+        return len(self.data)
+
+
+# ---- samples --------------------------------------------------------------------------------------------------------
+
+cdef class Sample:
+    """One sample of the stream.
+
+    Attributes:
+        id, source: str.
+        attributes: JSON text of an object.
+        duplicate_state: int.
+        image: ImagePayload, falsy if there is none.
+        masks, additional_images: dict of str to ImagePayload.
+        latents: dict of str to LatentPayload.
+        coca_embedding: list of float.  tags: list of str.
+    """
+
+    cdef public object id, source
+    cdef readonly object attributes
+    cdef public int duplicate_state
+    cdef public object image, masks, additional_images, latents, coca_embedding, tags
+
+    def __repr__(self):
+        return f"<Sample {self.id!r} from {self.source!r}: {self.image!r}>"
+
+
+cdef class Failure:
+    """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`."""
+
+    cdef readonly object name
+    cdef readonly str reason, text
+
+    def __init__(self, name, str reason, str text):
+        self.name, self.reason, self.text = name, reason, text
+
+    def __repr__(self):
+        return f"<Failure {self.name!r}: {self.reason}: {self.text}>"
+
+
+def auto_convert(Sample sample):
+    """The sample as a dict of plain Python values; images as PIL images, attributes parsed, None where there is no image."""
+    cdef ImagePayload image = sample.image
+    return {
+        "id": sample.id,
+        "source": sample.source,
+        "duplicate_state": sample.duplicate_state,
+        "attributes": {} if sample.attributes == "{}" else json.loads(sample.attributes),
+        "tags": sample.tags,
+        "coca_embedding": sample.coca_embedding,
+        "latents": {k: {"data": v.data, "len": v.len} for k, v in sample.latents.items()} if sample.latents else {},
+        "image": image.to_pil_image() if image else None,
+        "masks": {k: v.to_pil_image() for k, v in sample.masks.items()} if sample.masks else {},
+        "additional_images":
+            {k: v.to_pil_image() for k, v in sample.additional_images.items()} if sample.additional_images else {},
+    }
+
+
+# ---- items ----------------------------------------------------------------------------------------------------------
+
+cdef Item *item_alloc(int parts, size_t strings) except NULL:
+    cdef Item *item = <Item *>PyMem_RawCalloc(1, sizeof(Item) + (parts - 1) * sizeof(Part) + strings)
+    if item == NULL:
+        raise MemoryError
+    item.part_count = parts
+    return item
+
+
+cdef Item *item_new(object entry) except NULL:
+    cdef Item *item
+    cdef char *strings
+    cdef bytes name, text
+    if isinstance(entry, bytes):  # a path: the file source's samples, a hundred thousand a second
+        name = entry
+        item = item_alloc(1, len(name) + 1)
+        strings = <char *>&item.parts[1]
+        memcpy(strings, <const char *>name, len(name) + 1)
+        item.name = item.parts[0].path = strings
+        return item
+    if isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
+        failure = <Failure>entry
+        name = os.fsencode(failure.name)
+        item = item_alloc(1, len(name) + 1)
+        strings = <char *>&item.parts[1]
+        memcpy(strings, <const char *>name, len(name) + 1)
+        item.name = strings
+        item.error.status = dg_status_find(failure.reason.encode())
+        text = failure.text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
+        memcpy(item.error.text, <const char *>text, len(text) + 1)
+        return item
+    raise TypeError(f"a source yields paths (bytes) and Failures, not {type(entry).__name__}")
+
+
+cdef void item_free(Item *item) noexcept:
+    cdef int i
+    for i in range(item.part_count):
+        dg_image_free(&item.parts[i].image)
+    if item.meta != NULL:
+        Py_DECREF(<object>item.meta)
+    PyMem_RawFree(item)
+
+
+cdef ImagePayload payload_of(Part *part):
+    cdef ImagePayload payload = ImagePayload.__new__(ImagePayload)
+    payload.width = part.image.width
+    payload.height = part.image.height
+    payload.original_width = part.original_width
+    payload.original_height = part.original_height
+    payload.channels = -1 if part.encoded else part.image.channels
+    payload.bit_depth = part.image.depth
+    payload.is_encoded = part.encoded
+    payload._step = part.image.step
+    payload._data = adopt(&part.image.buffer)
+    return payload
+
+
+cdef object item_result(Item *item, bint convert):
+    cdef Sample sample
+    try:
+        if item.error.status != DG_OK:
+            return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
+                           (<bytes>item.error.text).decode("utf-8", "replace"))
+        sample = Sample.__new__(Sample)
+        sample.id = os.fsdecode(item.name)
+        sample.source = "filesystem"
+        sample.attributes = "{}"
+        sample.image = payload_of(&item.parts[0])
+        sample.masks, sample.additional_images, sample.latents = {}, {}, {}
+        sample.coca_embedding, sample.tags = [], []
+        return auto_convert(sample) if convert else sample
+    finally:
+        item_free(item)

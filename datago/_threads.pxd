@@ -1,0 +1,85 @@
+# pthreads as the ring and the pool use them. Waits are timed on the monotonic clock: a jump of the wall clock wakes nobody.
+cdef extern from *:
+    """
+    #ifndef DG_THREADS
+    #define DG_THREADS
+    #include <errno.h>
+    #include <pthread.h>
+    #include <signal.h>
+    #include <time.h>
+
+    static inline void dg_cond_init(pthread_cond_t *cond)
+    {
+    #ifdef __APPLE__
+        pthread_cond_init(cond, NULL);
+    #else
+        pthread_condattr_t attributes;
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(cond, &attributes);
+        pthread_condattr_destroy(&attributes);
+    #endif
+    }
+
+    static inline double dg_now(void)
+    {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    }
+
+    /* Waits until woken or `deadline` (dg_now's clock) has passed. */
+    static inline void dg_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
+    {
+    #ifdef __APPLE__
+        double left = deadline - dg_now();
+        struct timespec span = {0, 0};
+        if (left <= 0) return;
+        if (left > 3600) left = 3600;
+        span.tv_sec = (time_t)left;
+        span.tv_nsec = (long)((left - (double)span.tv_sec) * 1e9);
+        pthread_cond_timedwait_relative_np(cond, lock, &span);
+    #else
+        struct timespec until = {(time_t)deadline, 0};
+        until.tv_nsec = (long)((deadline - (double)until.tv_sec) * 1e9);
+        pthread_cond_timedwait(cond, lock, &until);
+    #endif
+    }
+
+    /* A thread with every signal blocked (signals are the main thread's) and a name that ps and gdb show. */
+    static inline int dg_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+    {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        int failed = pthread_create(thread, NULL, run, argument);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        return failed;
+    }
+    static inline void dg_thread_name(const char *name)
+    {
+    #ifdef __linux__
+        pthread_setname_np(pthread_self(), name);
+    #endif
+    }
+    #endif
+    """
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    ctypedef struct pthread_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *lock, void *attributes) nogil
+    int pthread_mutex_destroy(pthread_mutex_t *lock) nogil
+    int pthread_mutex_lock(pthread_mutex_t *lock) nogil
+    int pthread_mutex_unlock(pthread_mutex_t *lock) nogil
+    int pthread_cond_destroy(pthread_cond_t *cond) nogil
+    int pthread_cond_signal(pthread_cond_t *cond) nogil
+    int pthread_cond_broadcast(pthread_cond_t *cond) nogil
+    int pthread_join(pthread_t thread, void **result) nogil
+    void dg_cond_init(pthread_cond_t *cond) nogil
+    void dg_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline) nogil
+    double dg_now() nogil
+    int dg_thread_start(pthread_t *thread, void *(*run)(void *) noexcept nogil, void *argument) nogil
+    void dg_thread_name(const char *name) nogil

@@ -1,0 +1,163 @@
+"""The configuration: JSON text or a dict in, checked values out. Also what the environment has to say.
+
+A wrong value raises ValueError at once, naming the key, what it got and what it wants; an unknown key warns.
+"""
+
+import json
+import math
+import os
+import warnings
+from types import SimpleNamespace
+
+REQUIRED = object()
+MOST = 2**63 - 1
+
+
+def integer(least, most=MOST):
+    def check(value):
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+    return check, f"an integer of at least {least}" if most == MOST else f"an integer from {least} to {most}"
+
+
+def number(above):
+    def check(value):
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > above
+
+    return check, f"a number above {above}"
+
+
+def choice(*names):
+    return (lambda value: value in names), "one of " + ", ".join(map(repr, names))
+
+
+BOOL = (lambda value: isinstance(value, bool)), "true or false"
+TEXT = (lambda value: isinstance(value, str)), "a string"
+PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
+OBJECT = (lambda value: isinstance(value, dict)), "an object"
+
+# section: {key: (check and what it wants, default)}
+TOP = {
+    "source_type": (choice("file"), "db"),
+    "source_config": (OBJECT, REQUIRED),
+    "image_config": (OBJECT, None),
+    "limit": (integer(1), MOST),
+    "samples_buffer_size": (integer(1, 2**20), 64),
+    "on_error": (choice("skip", "raise"), "skip"),
+    "max_file_bytes": (integer(1), 2**30),
+}
+RANKS = {"rank": (integer(0), 0), "world_size": (integer(1), 1)}
+SOURCES = {
+    "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
+}
+IMAGE = {
+    "max_pixels": (integer(1), 2**28),
+}
+# Keys that older examples carry and nothing ever read: known, and silent.
+DEAD = {
+    "config": {"prefetch_buffer_size", "num_threads", "max_connections", "rank", "world_size", "image_transform"},
+    "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
+    "image_config": set(),
+}
+
+
+def parse(config):
+    """The checked configuration.
+
+    Args:
+        config: a dict, or JSON text of an object.
+
+    Returns:
+        A namespace with TOP's keys as attributes; `source_config` and `image_config` are namespaces too.
+
+    Raises:
+        ValueError: not JSON, not an object, a key that is missing, of the wrong type or out of range.
+    """
+    if isinstance(config, str | bytes | bytearray):
+        try:
+            config = json.loads(config)
+        except ValueError as error:
+            raise ValueError(f"config: not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object")
+    top = _section("config", config, TOP)
+    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type])
+    top.image_config = _section("image_config", top.image_config or {}, IMAGE)
+    ranks = top.source_config
+    if ranks.rank >= ranks.world_size:
+        raise ValueError(f"source_config.rank: got {ranks.rank}, wanted less than world_size, which is {ranks.world_size}")
+    return top
+
+
+def _section(section, given, keys):
+    prefix = "" if section == "config" else f"{section}."
+    values = {}
+    for key, ((check, wanted), default) in keys.items():
+        value = given.get(key, default)
+        if value is REQUIRED:
+            raise ValueError(f"{prefix}{key}: missing, wanted {wanted}")
+        # null stands for "not given" where not given is allowed
+        if value is None and default is not REQUIRED:
+            value = default
+        elif value is not default and not check(value) or value is default and key in given and not check(value):
+            raise ValueError(f"{prefix}{key}: got {value!r}, wanted {wanted}")
+        values[key] = value
+    for key in given:
+        if key not in keys and key not in DEAD[section]:
+            _warn_unknown(prefix, key, keys)
+    return SimpleNamespace(**values)
+
+
+def _warn_unknown(prefix, key, keys):
+    import difflib
+
+    near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=6)
+
+
+def worker_count(limit):
+    """Worker threads: DATAGO_MAX_TASKS if that is a number (0: one), else the CPUs this process may use; at most `limit`."""
+    try:
+        count = max(1, int(os.environ["DATAGO_MAX_TASKS"]))
+    except (KeyError, ValueError):
+        count = usable_cpus()
+    return min(count, limit, 1024)
+
+
+def usable_cpus():
+    """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
+
+
+def _cgroup_quotas(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
+    """CPUs that each control group above this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
+    try:
+        with open(membership, encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        base = root if controllers == "" else f"{root}/cpu" if "cpu" in controllers.split(",") else None
+        steps = [step for step in path.split("/") if step]
+        for depth in range(len(steps) + 1) if base else ():
+            folder = "/".join([base, *steps[:depth]])
+            quota, period = _read_quota(folder, controllers == "")
+            if quota > 0 and period > 0:
+                yield quota / period
+
+
+def _read_quota(folder, unified):
+    try:
+        if unified:
+            with open(f"{folder}/cpu.max", encoding="ascii") as file:
+                quota, period = file.read().split()
+        else:
+            with open(f"{folder}/cpu.cfs_quota_us", encoding="ascii") as file:
+                quota = file.read()
+            with open(f"{folder}/cpu.cfs_period_us", encoding="ascii") as file:
+                period = file.read()
+        return int(quota), int(period)
+    except (OSError, ValueError):  # no such group here, or "max": no limit
+        return 0, 0

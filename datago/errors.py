@@ -1,0 +1,65 @@
+"""Exception classes, and the one table from native status codes to them.
+
+Every class derives from DatagoError, and from the built-in class that says the same, so that `except OSError` works too.
+"""
+
+
+class DatagoError(Exception):
+    """Base of all that datago raises on its own account (config errors apart, which are plain ValueErrors)."""
+
+
+class SourceError(DatagoError):
+    """The source can give no more: a missing root, no images at all, a listing that cannot be read."""
+
+
+class SourceOSError(SourceError, OSError):
+    """A SourceError that the operating system or the network reported; `errno` is set where there is one."""
+
+
+class SourceValueError(SourceError, ValueError):
+    """A SourceError about what was asked for or found."""
+
+
+class SampleError(DatagoError):
+    """One sample could not be made; raised where `on_error` is "raise".
+
+    Attributes:
+        name: path, url or member.
+        reason: the key under which stats()["failures"] counts it.
+    """
+
+    def __init__(self, name, reason, text):
+        super().__init__(f"{printable(name)}: {reason}" + (f": {text}" if text else ""))
+        self.name, self.reason = name, reason
+
+
+class SampleOSError(SampleError, OSError):
+    """A SampleError that the operating system reported."""
+
+
+class SampleValueError(SampleError, ValueError):
+    """A SampleError about the bytes themselves."""
+
+
+class SampleMemoryError(SampleError, MemoryError):
+    """A SampleError for want of memory."""
+
+
+# reason (src_c/status.c has the names) -> class; what is not here is about the bytes
+SAMPLE_ERRORS = {
+    "io": SampleOSError,
+    "not_found": SampleOSError,
+    "not_a_file": SampleOSError,
+    "no_memory": SampleMemoryError,
+}
+
+
+def sample_error(failure):
+    """The exception for a Failure."""
+    return SAMPLE_ERRORS.get(failure.reason, SampleValueError)(failure.name, failure.reason, failure.text)
+
+
+def printable(name):
+    """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
+    text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,21 @@
+"""Sources: where samples come from. They know neither client nor pool; they yield entries, and are told to stop.
+
+A Source is an object with
+
+    open()      looks at what can be looked at at once (does the root exist?); raises SourceError. Called before the first read,
+                in the reader's thread.
+    batches()   a generator of lists of entries, run in a thread of its own. It raises SourceError when it can give no more.
+    stop()      from any thread: `batches` shall end soon.
+    skipped     dict of reason -> count: what was passed over on purpose.
+
+An entry is a path (bytes) of an image file, or a Failure for what the source itself could not read.
+"""
+
+from datago.sources.files import FileSource
+
+SOURCES = {"file": FileSource}
+
+
+def open_source(config):
+    """The source that a checked configuration (see config.parse) names."""
+    return SOURCES[config.source_type](config.source_config)

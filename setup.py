@@ -1,0 +1,89 @@
+"""The extension modules; everything else stands in pyproject.toml.
+
+Libraries are found by pkg-config, or below DATAGO_DEPS_PREFIX where that is set. DATAGO_SANITIZE=address|thread builds for the
+sanitizers, DATAGO_WERROR=1 turns warnings into errors.
+"""
+import glob
+import os
+import shlex
+import subprocess
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+# library: (pkg-config name, oldest version that will do, what Debian and Homebrew call it)
+LIBRARIES = {
+    "libjpeg-turbo": ("libjpeg", "2.0", "libjpeg62-turbo-dev (Debian), jpeg-turbo (Homebrew)"),
+    "libpng": ("libpng", "1.6", "libpng-dev (Debian), libpng (Homebrew)"),
+    "zlib": ("zlib", "1.2.11", "zlib1g-dev (Debian), zlib (Homebrew)"),
+    "libdeflate": ("libdeflate", "1.8", "libdeflate-dev (Debian), libdeflate (Homebrew)"),
+}
+
+
+def pkg_config(*arguments):
+    program = os.environ.get("PKG_CONFIG", "pkg-config")
+    try:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, env=environment())
+    except FileNotFoundError:
+        sys.exit(f"datago needs {program} to find its libraries: install pkg-config.")
+
+
+def environment():
+    prefix = os.environ.get("DATAGO_DEPS_PREFIX")
+    if not prefix:
+        return dict(os.environ)
+    path = os.pathsep.join(f"{prefix}/{lib}/pkgconfig" for lib in ("lib", "lib64"))
+    return dict(os.environ, PKG_CONFIG_PATH=path, PKG_CONFIG_LIBDIR=path)
+
+
+def find_libraries():
+    """Compiler and linker flags for LIBRARIES; ends the build with one sentence if one is missing."""
+    names = []
+    for library, (name, oldest, packages) in LIBRARIES.items():
+        if pkg_config(f"--atleast-version={oldest}", name).returncode:
+            where = os.environ.get("DATAGO_DEPS_PREFIX") or "this system"
+            sys.exit(f"datago needs {library} {oldest} or later, which pkg-config does not find on {where}: install {packages}.")
+        names.append(name)
+    static = ["--static"] if os.environ.get("DATAGO_DEPS_PREFIX") else []
+    flags = {flag: shlex.split(pkg_config(flag, *static, *names).stdout) for flag in ("--cflags", "--libs")}
+    return flags["--cflags"], flags["--libs"]
+
+
+class Build(build_ext):
+    """Looks for the libraries when something is compiled, so that metadata needs neither them nor a compiler."""
+
+    def build_extensions(self):
+        compile_flags, link_flags = find_libraries()
+        sanitize = os.environ.get("DATAGO_SANITIZE")
+        own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
+        if sanitize:
+            kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
+            own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]
+            link_flags = [*link_flags, f"-fsanitize={kinds}"]
+        if os.environ.get("DATAGO_WERROR"):
+            own.append("-Werror")
+        if sys.platform == "linux":
+            link_flags = [*link_flags, "-Wl,--exclude-libs,ALL", "-Wl,--gc-sections"]
+        for extension in self.extensions:
+            pixels = any(source.startswith("src_c") for source in extension.sources)
+            extension.extra_compile_args = own + (compile_flags if pixels else [])
+            extension.extra_link_args = link_flags if pixels else [f for f in link_flags if f.startswith(("-W", "-f"))]
+        super().build_extensions()
+
+
+def module(name, sources=()):
+    return Extension(
+        f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"], define_macros=[("_GNU_SOURCE", None)],
+        depends=glob.glob("src_c/*.h") + glob.glob("datago/*.pxd"),
+    )
+
+
+setup(
+    cmdclass={"build_ext": Build},
+    ext_modules=[
+        module("_ring"),
+        module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
+        module("_pool", sorted(glob.glob("src_c/*.c"))),
+    ],
+)

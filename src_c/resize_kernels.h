@@ -1,0 +1,99 @@
+/* What the files of the resampler share: weights, the table of inner loops, and the 16-bit path.
+ *
+ * Both passes are one operation, a weighted sum of vectors of bytes: the vertical pass adds rows; the horizontal pass adds
+ * columns of a band of DG_BAND rows that has been transposed, so that a column is DG_BAND bytes in memory order. So no
+ * shuffling depends on the number of channels: a pixel of three channels is three columns. */
+#ifndef DG_RESIZE_KERNELS_H
+#define DG_RESIZE_KERNELS_H
+
+#include "resize.h"
+
+enum {
+    DG_BAND = 32,        /* rows that the horizontal pass takes at once: the bytes of an AVX2 register */
+    DG_EXACT_BITS = 22,  /* Pillow's precision: 32 bits less 8 for the sample and 2 for overshoot and sign */
+    DG_FAST_BITS = 14,   /* 16 bits less 2, for weights may go a little beyond 1 */
+    DG_FAST_TAPS = 126,  /* every product of the fast sum rounds to 1/128 of a level: together less than half a level */
+};
+
+typedef enum { DG_WEIGHTS_EXACT, DG_WEIGHTS_FAST, DG_WEIGHTS_FLOAT } dg_weights;
+
+/* Two neighbouring weights in the form that the inner loops like.
+ * exact: weight = high * 65536 + low. The low half takes a 16-bit multiplication, two taps at a time with pmaddwd; the high
+ * half (weights stay below 2, so it fits 8 bits) pmaddubsw, and only the low 16 bits of its sum matter. */
+typedef union {
+    struct {
+        int16_t low[2];
+        int8_t high[4]; /* both, twice: a 32-bit broadcast is cheaper than a 16-bit one */
+    } exact;
+    int16_t fast[2][2]; /* each twice, for the same reason */
+    float wide[2];
+} dg_pair;
+
+/* The source samples of one destination sample, and how many weights there are for them. */
+typedef struct {
+    int first, taps;
+} dg_span;
+
+/* One direction of a resize. Weights of destination sample i are at pairs[i * stride]; an odd last pair ends with 0. */
+typedef struct {
+    int source, target;
+    float start, end; /* the box, in float as in Pillow */
+    dg_weights weights;
+    int first, count; /* the source samples that are needed at all */
+    int taps;         /* the longest span */
+    int same;         /* each destination sample is just a source sample */
+    size_t stride;    /* pairs per destination sample */
+    dg_span *spans;
+    dg_pair *pairs;
+    size_t spans_room, pairs_room;
+} dg_axis;
+
+/* Fills `axis` for a box from start to end of `source` samples; nothing to do if it already is. */
+dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int target, dg_weights weights);
+void dg_axis_free(dg_axis *axis);
+/* The longest span of such an axis, without making it. */
+int dg_axis_taps(double start, double end, int target);
+
+/* `n` and `columns` may be rounded up to 32 and 16, and one vector more than the last tap may be read: buffers have room.
+ * Fast sums take and give samples less 128, as signed bytes. */
+typedef struct {
+    /* out[i] = sum of in[tap * stride + i] * weight, for i < n */
+    void (*rows_exact)(uint8_t *out, const uint8_t *in, size_t stride, const dg_pair *pairs, int taps, size_t n);
+    void (*rows_fast)(uint8_t *out, const uint8_t *in, size_t stride, const dg_pair *pairs, int taps, size_t n);
+    /* The same for each target column of `channels` columns; `in` begins at axis->first. */
+    void (*columns_exact)(uint8_t *out, const uint8_t *in, const dg_axis *axis, int channels);
+    void (*columns_fast)(uint8_t *out, const uint8_t *in, const dg_axis *axis, int channels);
+    /* out[column][DG_BAND] = in[DG_BAND rows][column], and back */
+    void (*rows_to_columns)(uint8_t *out, const uint8_t *in, size_t stride, size_t columns);
+    void (*columns_to_rows)(uint8_t *out, size_t stride, const uint8_t *in, size_t columns);
+    /* out[i] = in[i] ^ flip for exactly n bytes; in may be out */
+    void (*copy)(uint8_t *out, const uint8_t *in, size_t n, uint8_t flip);
+} dg_resize_functions;
+
+extern const dg_resize_functions dg_resize_generic;
+#ifdef __x86_64__
+extern const dg_resize_functions dg_resize_avx2;
+#endif
+#ifdef __aarch64__
+extern const dg_resize_functions dg_resize_neon;
+#endif
+
+static inline size_t dg_round_up(size_t n, size_t grain)
+{
+    return (n + grain - 1) / grain * grain;
+}
+
+/* Pillow's rounding when it premultiplies: x / 255 to nearest, for a product of two bytes. */
+static inline uint8_t dg_divide_255(unsigned product)
+{
+    product += 128;
+    return (uint8_t)((product + (product >> 8)) >> 8);
+}
+
+/* 16-bit samples (resize_wide.c): one source row to `columns` float samples of the x axis, premultiplied; and float rows to
+ * a finished destination row. */
+void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, float *scratch);
+void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index,
+                      const dg_resize_plan *plan, float *scratch);
+
+#endif
