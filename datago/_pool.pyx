@@ -27,7 +27,7 @@ from datago._threads cimport (
     pthread_mutex_unlock, pthread_t,
 )
 
-cdef size_t HEAP_KEEPS = 64 << 20   # bytes of freed pixel buffers kept for the next pictures
+cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
 cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
 
 

@@ -112,9 +112,9 @@ class DatagoClient:
         self._reset()
 
     def _reset(self):
-        self._pid = os.getpid()
         self._lock = threading.RLock()
         self._pass = None
+        self._pid = None  # the process that started the pass: only there are its threads
         self._ended = False
         self._failures = {}
         self._last_failures = deque(maxlen=FAILURES_KEPT)
@@ -135,6 +135,7 @@ class DatagoClient:
             self._failures.clear()
             self._last_failures.clear()
             self._pass = _Pass(self._config)
+            self._pid = os.getpid()
             self._ended = False
             _passes.add(self._pass)
 
@@ -151,9 +152,9 @@ class DatagoClient:
             running.close(grace)
 
     def _check_process(self):
-        if self._pid != os.getpid():
+        if self._pass is not None and self._pid != os.getpid():
             raise RuntimeError(
-                "this DatagoClient was made in another process, and its threads stayed there: make the client (or iterate the "
+                "this DatagoClient was started in another process, and its threads stayed there: make the client (or iterate the "
                 "dataset) after the fork, or start workers by 'spawn'"
             )
 

@@ -113,7 +113,7 @@ def _warn_unknown(prefix, key, keys):
 
     near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=6)
+    warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=5)
 
 
 def worker_count(limit):

@@ -3,6 +3,8 @@
 Every class derives from DatagoError, and from the built-in class that says the same, so that `except OSError` works too.
 """
 
+import os
+
 
 class DatagoError(Exception):
     """Base of all that datago raises on its own account (config errors apart, which are plain ValueErrors)."""
@@ -14,6 +16,10 @@ class SourceError(DatagoError):
 
 class SourceOSError(SourceError, OSError):
     """A SourceError that the operating system or the network reported; `errno` is set where there is one."""
+
+
+class SourceNotFoundError(SourceOSError, FileNotFoundError):
+    """A SourceError about a path that is not there."""
 
 
 class SourceValueError(SourceError, ValueError):
@@ -52,6 +58,12 @@ SAMPLE_ERRORS = {
     "not_a_file": SampleOSError,
     "no_memory": SampleMemoryError,
 }
+
+
+def source_os_error(error, what, path):
+    """The SourceError for an OSError met at `path`."""
+    kind = SourceNotFoundError if isinstance(error, FileNotFoundError) else SourceOSError
+    return kind(error.errno, f"{what}: {os.strerror(error.errno)}", path)
 
 
 def sample_error(failure):

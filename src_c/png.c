@@ -22,7 +22,7 @@ struct dg_png {
     dg_heap *heap;
     struct libdeflate_decompressor *inflater;
     dg_buffer joined; /* the compressed stream, if it comes in several chunks */
-    dg_buffer rows;   /* a row of zeros, a row for expanding, then the inflated rows */
+    dg_buffer rows;   /* a picture's zeros, spare and filtered, one after the other */
     int simd;
 };
 
@@ -36,7 +36,7 @@ typedef struct {
     size_t need;       /* bytes that all rows inflate to */
     size_t have;       /* bytes that the file has of them */
     uint8_t *zeros;    /* what is above the first row */
-    uint8_t *spare;    /* one row of pixels, for interlaced pictures */
+    uint8_t *spare;    /* unfiltered rows that are to be expanded; of interlaced pictures, an expanded one */
     uint8_t *filtered; /* the inflated rows */
     int simd;
 } picture;
@@ -133,7 +133,8 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
         return dg_fail(picture->error, DG_TRUNCATED, "png: %zu bytes cannot hold %u x %u pixels", size, header->width,
                        header->height); /* before memory is asked for */
     const size_t zeros = (size_t)header->width * (header->depth == 16 ? 8 : 4) + SLACK; /* for the longest pixels */
-    const size_t spare = header->interlaced ? zeros : 0;
+    const size_t band_rows = header->height < BAND ? header->height : BAND;
+    const size_t spare = header->interlaced ? zeros : dg_png_is_direct(header) ? 0 : band_rows * picture->row_size;
     if (scratch_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
         || (!dg_png_idat_is_one(header) && scratch_reserve(png->heap, &png->joined, size) != DG_OK))
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width,
@@ -190,23 +191,24 @@ static dg_status rows_finish(const picture *picture, dg_image *image)
     dg_png_band band = {.raw_stride = raw_stride, .bytes = bytes, .above = picture->zeros};
     band.pixels = picture->row_size / bytes;
     band.step = direct ? image->step : bytes;
-    band.out_stride = direct ? stride : raw_stride;
+    band.out_stride = direct ? stride : picture->row_size;
     for (size_t row = 0; row < rows; row += band.rows) {
-        uint8_t *raw = picture->filtered + row * raw_stride, *out = image->buffer.data + row * stride;
+        const uint8_t *raw = picture->filtered + row * raw_stride;
+        uint8_t *out = image->buffer.data + row * stride;
         if (is_stopped(picture))
             return dg_fail(picture->error, DG_CANCELLED, "%s", "");
         band.raw = raw;
-        band.out = direct ? out : raw + 1;
+        band.out = direct ? out : picture->spare;
         band.rows = rows - row < BAND ? rows - row : BAND;
         int legal = dg_png_unfilter(&band, picture->simd);
         if (legal < band.rows)
             return filter_is_bad(picture, row + legal, raw + legal * raw_stride);
         if (!direct)
             for (int i = 0; i < band.rows; i++)
-                dg_png_expand(header, image, raw + i * raw_stride + 1, out + i * stride, header->width);
+                dg_png_expand(header, image, band.out + i * band.out_stride, out + i * stride, header->width);
         else if (header->transparency)
             dg_png_key_out(header, out, (size_t)band.rows * header->width);
-        band.above = band.out + (band.rows - 1) * band.out_stride;
+        band.above = band.out + (band.rows - 1) * band.out_stride; /* in `spare` the last row to be overwritten */
     }
     return DG_OK;
 }

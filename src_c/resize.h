@@ -15,13 +15,13 @@
 
 typedef enum {
     DG_RESIZE_EXACT, /* bit for bit Pillow's im.resize(size, LANCZOS, box=box) for L, LA, RGB and RGBA: 22-bit weights */
-    DG_RESIZE_FAST   /* the same geometry with 14-bit weights: about half the time, over 50 dB from EXACT on photographs */
+    DG_RESIZE_FAST   /* the same geometry with 14-bit weights: two thirds of the time, 60 dB and more from EXACT */
 } dg_resize_mode;
 
 /* Which pass comes first. The pass between rounds to 8 bits, so this shows in the last bit of some pixels. */
 typedef enum {
-    DG_ORDER_AUTO,       /* EXACT: the rule of Pillow 13; FAST: whatever costs less */
-    DG_ORDER_HORIZONTAL, /* always in Pillow before 13 */
+    DG_ORDER_AUTO,       /* Pillow 13's rule: vertical if it removes more than twice as many rows as columns go */
+    DG_ORDER_HORIZONTAL, /* always so in Pillow 12 and before */
     DG_ORDER_VERTICAL
 } dg_resize_order;
 

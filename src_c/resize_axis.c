@@ -56,8 +56,7 @@ int dg_axis_taps(double start, double end, int target)
     return (int)ceil(LOBES * widened(start, end, target)) * 2 + 1;
 }
 
-/* Keeps the larger of what there is and what is needed. The old content may go. */
-static int make_room(void **memory, size_t *room, size_t size)
+int dg_make_room(void **memory, size_t *room, size_t size)
 {
     if (*room >= size)
         return 1;
@@ -70,73 +69,94 @@ static int make_room(void **memory, size_t *room, size_t size)
     return 1;
 }
 
-static void put_exact(dg_pair *pairs, const double *weights, int taps)
+static void put_exact(dg_pair *pair, int slot, double weight)
 {
-    for (int i = 0; i < taps + (taps & 1); i++) {
-        double scaled = i < taps ? weights[i] * (1 << DG_EXACT_BITS) : 0.0;
-        int weight = (int)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
-        int low = (int16_t)(weight & 0xffff);
-        pairs[i / 2].exact.low[i & 1] = (int16_t)low;
-        pairs[i / 2].exact.high[i & 1] = pairs[i / 2].exact.high[2 + (i & 1)] = (int8_t)((weight - low) >> 16);
-    }
-}
-
-static void put_wide(dg_pair *pairs, const double *weights, int taps)
-{
-    for (int i = 0; i < taps + (taps & 1); i++)
-        pairs[i / 2].wide[i & 1] = i < taps ? (float)weights[i] : 0.0f;
+    double scaled = weight * (1 << DG_EXACT_BITS);
+    int rounded = (int)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+    int low = (int16_t)(rounded & 0xffff);
+    pair->exact.low[slot] = (int16_t)low;
+    pair->exact.high[slot] = pair->exact.high[2 + slot] = (int8_t)((rounded - low) >> 16);
 }
 
 /* Rounded weights must add up to 1, or a flat area would change its level: the largest takes the difference. */
-static void put_fast(dg_pair *pairs, dg_span *span, const double *weights)
+static void round_fast(dg_span *span, double *weights)
 {
-    int16_t rounded[DG_FAST_TAPS];
     int from = 0, to = span->taps, sum = 0, largest = 0;
-    for (int i = 0; i < span->taps; i++)
-        rounded[i] = (int16_t)floor(weights[i] * (1 << DG_FAST_BITS) + 0.5);
-    while (to - from > 1 && abs(rounded[to - 1]) <= FAST_TRIM)
+    double total = 0.0;
+    for (int i = 0; i < to; i++)
+        total += weights[i];
+    double factor = (1 << DG_FAST_BITS) / total;
+    for (int i = 0; i < to; i++) /* a cast is many times faster than floor */
+        weights[i] = (int)(weights[i] * factor + 32768.5) - 32768;
+    while (to - from > 1 && fabs(weights[to - 1]) <= FAST_TRIM)
         to--;
-    while (to - from > 1 && abs(rounded[from]) <= FAST_TRIM)
+    while (to - from > 1 && fabs(weights[from]) <= FAST_TRIM)
         from++;
     for (int i = from; i < to; i++) {
-        sum += rounded[i];
-        if (i == from || rounded[i] > rounded[largest])
+        sum += (int)weights[i];
+        if (i == from || weights[i] > weights[largest])
             largest = i;
     }
-    rounded[largest] = (int16_t)(rounded[largest] + (1 << DG_FAST_BITS) - sum);
+    weights[largest] += (1 << DG_FAST_BITS) - sum;
     span->first += from;
     span->taps = to - from;
-    for (int i = 0; i < span->taps + (span->taps & 1); i++) {
-        int16_t weight = i < span->taps ? rounded[from + i] : 0;
-        pairs[i / 2].fast[i & 1][0] = pairs[i / 2].fast[i & 1][1] = weight;
+    if (from)
+        memmove(weights, weights + from, span->taps * sizeof *weights);
+}
+
+/* The span of destination sample i and its weights. */
+static dg_span weigh(const dg_axis *axis, int i, double *weights)
+{
+    double scale = (double)(axis->end - axis->start) / axis->target;
+    double wide = scale < 1.0 ? 1.0 : scale, narrow = 1.0 / wide, support = LOBES * wide;
+    double center = axis->start + (i + 0.5) * scale, sum = 0.0;
+    /* Rounded as a cast does, towards 0, before the ends are cut. */
+    int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
+    first = first < 0 ? 0 : first;
+    last = last > axis->source ? axis->source : last;
+    dg_span span = {first, last - first};
+    if (axis->weights == DG_WEIGHTS_FAST) {
+        for (int k = 0; k < span.taps; k++)
+            weights[k] = lanczos_looked_up((k + first - center + 0.5) * narrow);
+        round_fast(&span, weights);
+        return span;
+    }
+    for (int k = 0; k < span.taps; k++)
+        sum += weights[k] = lanczos((k + first - center + 0.5) * narrow);
+    for (int k = 0; k < span.taps && sum != 0.0; k++)
+        weights[k] /= sum;
+    return span;
+}
+
+/* Weights as the inner loops want them; an odd number of them is followed by 0. */
+static void put(dg_pair *pairs, dg_weights kind, double *weights, int taps)
+{
+    weights[taps] = 0.0;
+    for (int i = 0; i < taps + (taps & 1); i++) {
+        dg_pair *pair = pairs + i / 2;
+        int slot = i & 1;
+        if (kind == DG_WEIGHTS_EXACT)
+            put_exact(pair, slot, weights[i]);
+        else if (kind == DG_WEIGHTS_FAST)
+            pair->fast[slot][0] = pair->fast[slot][1] = (int16_t)weights[i];
+        else
+            pair->wide[slot] = (float)weights[i];
     }
 }
 
 static void fill(dg_axis *axis, double *weights)
 {
-    double scale = (double)(axis->end - axis->start) / axis->target;
-    double wide = scale < 1.0 ? 1.0 : scale, narrow = 1.0 / wide, support = LOBES * wide;
-    double (*filter)(double) = axis->weights == DG_WEIGHTS_FAST ? lanczos_looked_up : lanczos;
+    int end = 0;
+    axis->first = axis->source;
+    axis->taps = 0;
     for (int i = 0; i < axis->target; i++) {
-        double center = axis->start + (i + 0.5) * scale, sum = 0.0;
-        /* Rounded as a cast does, towards 0, before the ends are cut. */
-        int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
-        first = first < 0 ? 0 : first;
-        last = last > axis->source ? axis->source : last;
-        dg_span *span = &axis->spans[i];
-        dg_pair *pairs = axis->pairs + i * axis->stride;
-        *span = (dg_span){first, last - first};
-        for (int k = 0; k < span->taps; k++)
-            sum += weights[k] = filter((k + first - center + 0.5) * narrow);
-        for (int k = 0; k < span->taps && sum != 0.0; k++)
-            weights[k] /= sum;
-        if (axis->weights == DG_WEIGHTS_EXACT)
-            put_exact(pairs, weights, span->taps);
-        else if (axis->weights == DG_WEIGHTS_FAST)
-            put_fast(pairs, span, weights);
-        else
-            put_wide(pairs, weights, span->taps);
+        dg_span span = axis->spans[i] = weigh(axis, i, weights);
+        put(axis->pairs + i * axis->stride, axis->weights, weights, span.taps);
+        axis->first = span.first < axis->first ? span.first : axis->first;
+        axis->taps = span.taps > axis->taps ? span.taps : axis->taps;
+        end = span.first + span.taps > end ? span.first + span.taps : end;
     }
+    axis->count = end - axis->first;
 }
 
 dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int target, dg_weights weights)
@@ -153,9 +173,9 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
     if (taps > source)
         taps = source;
     axis->stride = ((size_t)taps + 1) / 2;
-    double *scratch = malloc((size_t)taps * sizeof *scratch);
-    if (!scratch || !make_room((void **)&axis->spans, &axis->spans_room, target * sizeof(dg_span)) ||
-        !make_room((void **)&axis->pairs, &axis->pairs_room, target * axis->stride * sizeof(dg_pair))) {
+    double *scratch = malloc(((size_t)taps + 1) * sizeof *scratch);
+    if (!scratch || !dg_make_room((void **)&axis->spans, &axis->spans_room, target * sizeof(dg_span)) ||
+        !dg_make_room((void **)&axis->pairs, &axis->pairs_room, target * axis->stride * sizeof(dg_pair))) {
         free(scratch);
         return DG_NO_MEMORY;
     }
@@ -164,17 +184,12 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
     fill(axis, scratch);
     free(scratch);
     /* With one sample to one, all weights but one are sin(n * pi), which rounds to 0: Pillow's result is a copy as well. */
-    axis->same = axis->end - axis->start == target && axis->start == floorf(axis->start);
-    axis->first = axis->same ? (int)axis->start : axis->source;
-    int end_of_all = axis->same ? axis->first + target : 0;
-    axis->taps = 1;
-    for (int i = 0; i < target && !axis->same; i++) {
-        const dg_span *span = &axis->spans[i];
-        axis->first = span->first < axis->first ? span->first : axis->first;
-        end_of_all = span->first + span->taps > end_of_all ? span->first + span->taps : end_of_all;
-        axis->taps = span->taps > axis->taps ? span->taps : axis->taps;
+    axis->same = weights != DG_WEIGHTS_FLOAT && axis->end - axis->start == target && axis->start == floorf(axis->start);
+    if (axis->same) {
+        axis->first = (int)axis->start;
+        axis->count = target;
+        axis->taps = 1;
     }
-    axis->count = end_of_all - axis->first;
     return DG_OK;
 }
 

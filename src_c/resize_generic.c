@@ -97,5 +97,26 @@ static void copy(uint8_t *out, const uint8_t *in, size_t n, uint8_t flip)
         out[i] = in[i] ^ flip;
 }
 
+static void premultiply(uint8_t *row, size_t n, int channels)
+{
+    for (size_t i = 0; i < n; i++, row += channels)
+        for (int c = 0; c < channels - 1; c++) {
+            unsigned product = (unsigned)row[c] * row[channels - 1] + 128;
+            row[c] = (uint8_t)((product + (product >> 8)) >> 8); /* divided by 255, to nearest */
+        }
+}
+
+static void unpremultiply(uint8_t *row, size_t n, int channels)
+{
+    for (size_t i = 0; i < n; i++, row += channels) {
+        unsigned alpha = row[channels - 1];
+        for (int c = 0; c < channels - 1 && alpha != 0 && alpha != 255; c++) {
+            unsigned color = 255u * row[c] / alpha;
+            row[c] = (uint8_t)(color > 255 ? 255 : color);
+        }
+    }
+}
+
 const dg_resize_functions dg_resize_generic = {rows_exact,      rows_fast,       columns_exact, columns_fast,
-                                               rows_to_columns, columns_to_rows, copy};
+                                               rows_to_columns, columns_to_rows, copy,          premultiply,
+                                               unpremultiply};

@@ -68,6 +68,10 @@ typedef struct {
     void (*columns_to_rows)(uint8_t *out, size_t stride, const uint8_t *in, size_t columns);
     /* out[i] = in[i] ^ flip for exactly n bytes; in may be out */
     void (*copy)(uint8_t *out, const uint8_t *in, size_t n, uint8_t flip);
+    /* n pixels in place, the last of their channels (2 or 4) being alpha: color * alpha / 255, rounded; and color * 255 /
+     * alpha, rounded down and clipped, with what is under alpha 0 left alone */
+    void (*premultiply)(uint8_t *row, size_t n, int channels);
+    void (*unpremultiply)(uint8_t *row, size_t n, int channels);
 } dg_resize_functions;
 
 extern const dg_resize_functions dg_resize_generic;
@@ -78,22 +82,19 @@ extern const dg_resize_functions dg_resize_avx2;
 extern const dg_resize_functions dg_resize_neon;
 #endif
 
+/* Memory of at least `size` bytes, aligned to 64, the old content lost if it had to grow; 0 if there is none. */
+int dg_make_room(void **memory, size_t *room, size_t size);
+
 static inline size_t dg_round_up(size_t n, size_t grain)
 {
     return (n + grain - 1) / grain * grain;
 }
 
-/* Pillow's rounding when it premultiplies: x / 255 to nearest, for a product of two bytes. */
-static inline uint8_t dg_divide_255(unsigned product)
-{
-    product += 128;
-    return (uint8_t)((product + (product >> 8)) >> 8);
-}
-
-/* 16-bit samples (resize_wide.c): one source row to `columns` float samples of the x axis, premultiplied; and float rows to
- * a finished destination row. */
-void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, float *scratch);
+/* 16-bit samples (resize_wide.c): one source row to a row of target width in floats, premultiplied if there is `alpha`; and
+ * such rows to the destination row of that index. Scratch is as long as the row that comes in, and that goes out. */
+void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha,
+                        float *scratch);
 void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index,
-                      const dg_resize_plan *plan, float *scratch);
+                      const dg_resize_plan *plan, int alpha, float *scratch);
 
 #endif

@@ -7,7 +7,7 @@ from array import array
 
 from datago import plan
 from datago._sample import Failure
-from datago.errors import SourceOSError, SourceValueError
+from datago.errors import SourceValueError, source_os_error
 
 SUFFIXES = frozenset(b"jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
 BATCH = 512  # paths handed over at once; the first batches are smaller, so that the first sample leaves early
@@ -32,7 +32,7 @@ class FileSource:
         try:
             self._is_file = not stat.S_ISDIR(os.stat(self._root).st_mode)
         except OSError as error:
-            raise SourceOSError(error.errno, f"root_path: {os.strerror(error.errno)}", os.fsdecode(self._root)) from None
+            raise source_os_error(error, "root_path", os.fsdecode(self._root)) from None
 
     def stop(self):
         self._stopped = True

@@ -1,0 +1,69 @@
+"""What every test may use: small pictures made on the spot, and a stream read to its end."""
+
+import io
+import struct
+import zlib
+
+import numpy
+import pytest
+from PIL import Image
+
+from datago import DatagoClient
+
+
+def photo(width, height, seed=0):
+    """A smooth picture with some grain: uint8 of shape (height, width, 3)."""
+    rng = numpy.random.default_rng(seed)
+    y, x = numpy.mgrid[0:height, 0:width].astype(float)
+    waves = [127 + 90 * numpy.sin(x / (9 + 4 * c) + y / (13 - 3 * c) + seed + c) for c in range(3)]
+    return numpy.clip(numpy.stack(waves, 2) + rng.normal(0, 6, (height, width, 1)), 0, 255).astype(numpy.uint8)
+
+
+def jpeg(width=64, height=48, seed=0, mode="RGB", **options):
+    """JPEG bytes of a `photo`."""
+    out = io.BytesIO()
+    Image.fromarray(photo(width, height, seed)).convert(mode).save(out, "JPEG", **{"quality": 90, **options})
+    return out.getvalue()
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width, height, depth, colour, rows, extra=b""):
+    """PNG bytes from raw rows, each led by its filter byte; `extra` are chunks before IDAT."""
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def config(root, **top):
+    """A file config; keys of source_config may be given by name."""
+    source = {key: top.pop(key) for key in ("rank", "world_size", "random_sampling") if key in top}
+    return {"source_type": "file", "source_config": {"root_path": str(root), **source}, **top}
+
+
+def read(config, timeout=20):
+    """All samples of a stream, and the client's stats at its end; the accounts are checked."""
+    with DatagoClient(config) as client:
+        samples = []
+        while (sample := client.get_sample(timeout=timeout)) is not None:
+            samples.append(sample)
+        stats = client.stats()
+    check_accounts(stats)
+    return samples, stats
+
+
+def check_accounts(stats):
+    assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] + stats["in_flight"]
+    assert sum(stats["failures"].values()) == stats["failed"]
+    assert all(isinstance(stats[key], int) for key in ("seen", "delivered", "failed", "skipped", "in_flight"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twenty different JPEGs in three folders; every picture's size names it."""
+    for i in range(20):
+        path = tmp_path / f"d{i % 3}" / f"{i:03d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(jpeg(32 + i, 40, seed=i))
+    return tmp_path

@@ -1,0 +1,114 @@
+import json
+import warnings
+
+import pytest
+
+from datago import DatagoClient
+from datago import config as configuration
+
+GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
+
+
+def changed(section, **keys):
+    top = json.loads(json.dumps(GOOD))
+    (top if section is None else top.setdefault(section, {})).update(keys)
+    return top
+
+
+def test_defaults():
+    top = configuration.parse(GOOD)
+    assert (top.limit, top.samples_buffer_size, top.on_error) == (2**63 - 1, 64, "skip")
+    assert vars(top.source_config) == {"root_path": "/pictures", "random_sampling": False, "rank": 0, "world_size": 1}
+
+
+def test_json_text_and_dict_are_the_same():
+    assert configuration.parse(json.dumps(GOOD)) == configuration.parse(GOOD) == configuration.parse(json.dumps(GOOD).encode())
+
+
+def test_null_is_not_given():
+    assert configuration.parse(changed(None, limit=None, image_config=None)) == configuration.parse(GOOD)
+
+
+@pytest.mark.parametrize(
+    "section, key, value, wanted",
+    [
+        (None, "limit", 0, "limit: got 0, wanted an integer of at least 1"),
+        (None, "limit", 10.0, "limit: got 10.0, wanted an integer"),
+        (None, "limit", True, "limit: got True"),
+        (None, "samples_buffer_size", 0, "samples_buffer_size: got 0"),
+        (None, "source_type", "File", "source_type: got 'File', wanted one of 'file'"),
+        (None, "source_config", [], "source_config: got [], wanted an object"),
+        (None, "source_config", None, "source_config: got None, wanted an object"),
+        (None, "image_config", "none", "image_config: got 'none', wanted an object"),
+        (None, "on_error", "ignore", "on_error: got 'ignore', wanted one of 'skip', 'raise'"),
+        ("source_config", "root_path", 5, "source_config.root_path: got 5, wanted a path"),
+        ("source_config", "root_path", "", "source_config.root_path: got '', wanted a path"),
+        ("source_config", "random_sampling", 1, "source_config.random_sampling: got 1, wanted true or false"),
+        ("source_config", "rank", "1", "source_config.rank: got '1', wanted an integer of at least 0"),
+        ("source_config", "rank", -1, "source_config.rank: got -1"),
+        ("source_config", "world_size", 0, "source_config.world_size: got 0, wanted an integer of at least 1"),
+        ("source_config", "rank", 1, "source_config.rank: got 1, wanted less than world_size, which is 1"),
+        ("image_config", "max_pixels", 0, "image_config.max_pixels: got 0"),
+    ],
+)
+def test_wrong_values_are_named(section, key, value, wanted):
+    with pytest.raises(ValueError) as caught:
+        DatagoClient(changed(section, **{key: value}))
+    assert wanted in str(caught.value)
+
+
+def test_missing_keys_are_named():
+    with pytest.raises(ValueError, match="source_config: missing, wanted an object"):
+        DatagoClient({"source_type": "file"})
+    with pytest.raises(ValueError, match="source_config.root_path: missing, wanted a path"):
+        DatagoClient({"source_type": "file", "source_config": {}})
+
+
+@pytest.mark.parametrize("text, wanted", [("{", "not JSON"), ("[]", "got list"), (7, "got int"), (b"\xff", "not JSON")])
+def test_not_an_object(text, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        DatagoClient(text)
+
+
+def test_unknown_key_warns_with_the_nearest():
+    with pytest.warns(UserWarning, match="sample_buffer_size: unknown key, ignored; did you mean 'samples_buffer_size'") as caught:
+        DatagoClient(changed(None, sample_buffer_size=5))
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="source_config.random_sample: unknown key, ignored; did you mean 'random_sampling'"):
+        DatagoClient(changed("source_config", random_sample=True))
+
+
+def test_dead_keys_of_older_examples_are_silent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DatagoClient(changed(None, prefetch_buffer_size=64, num_threads=4, rank=0, world_size=1, image_transform={}))
+        DatagoClient(changed("source_config", shuffle=True))
+
+
+def test_worker_count(monkeypatch):
+    monkeypatch.delenv("DATAGO_MAX_TASKS", raising=False)
+    cpus = configuration.usable_cpus()
+    assert configuration.worker_count(10**12) == cpus
+    assert configuration.worker_count(1) == 1
+    for text, wanted in [("7", 7), ("0", 1), ("junk", cpus), ("", cpus), ("-3", 1)]:
+        monkeypatch.setenv("DATAGO_MAX_TASKS", text)
+        assert configuration.worker_count(100) == wanted
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "7")
+    assert configuration.worker_count(3) == 3
+
+
+def test_cgroup_quotas(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "a" / "cpu.max").write_text("250000 100000\n")
+    (tmp_path / "a" / "b" / "cpu.max").write_text("400000 100000\n")
+    unified, legacy = tmp_path / "unified", tmp_path / "legacy"
+    unified.write_text("0::/a/b\n")
+    assert list(configuration._cgroup_quotas(str(tmp_path), str(unified))) == [2.5, 4.0]
+    group = tmp_path / "cpu" / "jobs"
+    group.mkdir(parents=True)
+    (group / "cpu.cfs_quota_us").write_text("150000\n")
+    (group / "cpu.cfs_period_us").write_text("100000\n")
+    legacy.write_text("5:cpuset:/\n4:cpu,cpuacct:/jobs\n")
+    assert list(configuration._cgroup_quotas(str(tmp_path), str(legacy))) == [1.5]
+    assert list(configuration._cgroup_quotas(str(tmp_path), str(tmp_path / "none"))) == []

@@ -1,0 +1,231 @@
+import os
+import random
+
+import pytest
+from conftest import config, jpeg, read
+
+from datago import DatagoClient, SourceError
+
+J = jpeg(16, 8)
+
+
+def fill(root, *names, data=J):
+    for name in names:
+        path = os.path.join(os.fsencode(root), os.fsencode(name))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+
+def ids(configuration):
+    """Paths below the root, in the order in which the source lists them."""
+    from datago import config as parsing
+    from datago.sources import open_source
+
+    parsed = parsing.parse(configuration)
+    source = open_source(parsed)
+    source.open()
+    prefix = len(os.fsencode(parsed.source_config.root_path)) + 1
+    return [os.fsdecode(entry[prefix:]) for batch in source.batches() for entry in batch]
+
+
+def test_order_is_that_of_the_whole_paths_bytes(tmp_path):
+    names = ["a/z.jpg", "a.jpg", "a/b/c.jpg", "a-b/x.jpg", "Z.JPG", "é.jpg", "a0.jpg", "b.jpg", "a/b.jpg", "ab/1.jpg"]
+    shuffled = names[:]
+    random.Random(1).shuffle(shuffled)
+    fill(tmp_path, *shuffled)
+    assert ids(config(tmp_path)) == [os.fsdecode(name) for name in sorted(map(os.fsencode, names))]
+
+
+def test_suffix_with_its_dot_in_any_case(tmp_path):
+    images = ["a.jpg", "a.png", "a.JPG", "b.Jpeg", "c.jfif", "d.webp", "e.TIFF", "trailing .jpg", "two.dots.jpg"]
+    fill(tmp_path, *images, "ajpg", ".jpg", "a.jpg~", "a.jpg.txt", "x.", "notes.txt", "jpg")
+    assert sorted(ids(config(tmp_path))) == sorted(images)
+
+
+def test_names_that_are_hard(tmp_path):
+    names = ["new\nline.jpg", 'quo"te\'.jpg', "\N{GRINNING FACE}.jpg", "a" * 251 + ".jpg", "tab\t.jpg", " lead.jpg"]
+    fill(tmp_path, *names)
+    fill(tmp_path, b"caf\xe9.jpg")
+    samples, stats = read(config(tmp_path))
+    assert stats["delivered"] == 7 and stats["failed"] == 0
+    found = {os.path.basename(os.fsencode(sample.id)) for sample in samples}
+    assert found == {os.fsencode(name) for name in names} | {b"caf\xe9.jpg"}
+
+
+def test_unprintable_names_can_be_logged(tmp_path, capfd):
+    import logging
+
+    fill(tmp_path, b"caf\xe9.jpg", "new\nline.jpg", data=b"junk")
+    handler = logging.StreamHandler()
+    logging.getLogger("datago").addHandler(handler)
+    try:
+        with pytest.raises(SourceError, match="none of the 2 items"):
+            read(config(tmp_path))
+    finally:
+        logging.getLogger("datago").removeHandler(handler)
+    err = capfd.readouterr().err
+    assert len(err.splitlines()) == 2 and "caf\\udce9.jpg" in err and "new\\nline.jpg" in err
+
+
+def test_hidden_names_are_skipped_and_counted(tmp_path):
+    fill(tmp_path, "x.jpg", "._x.jpg", ".ipynb_checkpoints/x-checkpoint.jpg", ".hidden.jpg")
+    samples, stats = read(config(tmp_path))
+    assert [os.path.basename(sample.id) for sample in samples] == ["x.jpg"]
+    assert stats["skipped"] == 3 and stats["skips"] == {"hidden": 3} and stats["seen"] == 4
+
+
+def test_folders_named_like_images_and_links(tmp_path):
+    fill(tmp_path, "x.jpg/inside.jpg", "real.jpg")
+    os.symlink("real.jpg", tmp_path / "link.jpg")
+    os.symlink(".", tmp_path / "loop")
+    os.symlink("gone.jpg", tmp_path / "dangling.jpg")
+    os.symlink("x.jpg", tmp_path / "tofolder.jpg")
+    os.symlink("self.jpg", tmp_path / "self.jpg")
+    os.mkfifo(tmp_path / "fifo.jpg")
+    samples, stats = read(config(tmp_path))
+    assert sorted(os.path.relpath(s.id, tmp_path) for s in samples) == ["link.jpg", "real.jpg", "x.jpg/inside.jpg"]
+    assert stats["failures"] == {"not_a_file": 2, "not_found": 1, "io": 1}
+    assert stats["skips"] == {"symlink to a folder": 1}
+
+
+def test_files_that_change_after_they_were_listed(tmp_path):
+    fill(tmp_path, *[f"{i:02d}.jpg" for i in range(6)])
+    from datago import config as parsing
+    from datago.sources.files import FileSource
+
+    source = FileSource(parsing.parse(config(tmp_path)).source_config)
+    source.open()
+    listed = [entry for batch in source.batches() for entry in batch]
+    os.unlink(tmp_path / "01.jpg")
+    os.unlink(tmp_path / "02.jpg")
+    os.mkdir(tmp_path / "02.jpg")
+    (tmp_path / "03.jpg").write_bytes(J[: len(J) // 2])
+    (tmp_path / "04.jpg").write_bytes(b"")
+    from datago._pool import Pool
+
+    pool = Pool(2, 8, 8, 100, 2**28, 2**30)
+    pool.submit(listed)
+    pool.finish()
+    results = []
+    while (result := pool.take(False, 10)) is not None:
+        results.append(result)
+    reasons = sorted((os.path.basename(r.name), r.reason) for r in results if hasattr(r, "reason"))
+    assert reasons == [("01.jpg", "not_found"), ("02.jpg", "not_a_file"), ("03.jpg", "truncated"), ("04.jpg", "empty")]
+    assert len(results) == 6 and pool.counts()["in_flight"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not os.path.exists("/usr/bin/setpriv"), reason="needs another user than root")
+def test_unreadable_files_and_folders(tmp_path):
+    import json
+    import subprocess
+    import sys
+
+    fill(tmp_path, "a.jpg", "b.jpg", "closed/c.jpg", "d.jpg")
+    os.chmod(tmp_path / "b.jpg", 0)
+    os.chmod(tmp_path / "closed", 0)
+    for parent in [tmp_path, *tmp_path.parents[:3]]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o055) if parent.owner() == "root" or os.geteuid() else None
+    script = (
+        "import json, sys; from datago import DatagoClient; c = DatagoClient(sys.argv[1]); n = sum(1 for _ in c);"
+        "s = c.stats(); print(json.dumps([n, s['failures'], s['last_failures']]))"
+    )
+    command = [sys.executable, "-c", script, json.dumps(config(tmp_path))]
+    if os.geteuid() == 0:
+        command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    os.chmod(tmp_path / "closed", 0o755)
+    if "Permission denied: '/root" in done.stderr or "ModuleNotFound" in done.stderr:
+        pytest.skip("the interpreter is not readable for another user")
+    assert done.returncode == 0, done.stderr
+    count, failures, last = json.loads(done.stdout)
+    assert count == 2 and failures == {"io": 2}
+    assert {os.path.basename(f["name"]): f["text"] for f in last} == {
+        "b.jpg": "open: Permission denied", "closed": "folder cannot be listed: Permission denied",
+    }
+
+
+def test_roots(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none"):
+        DatagoClient(config(tmp_path / "none")).get_sample()
+    with pytest.raises(SourceError, match="No such file"):
+        DatagoClient(config(tmp_path / "none")).start()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for extra in ({}, {"random_sampling": True}):
+        client = DatagoClient(config(empty, **extra))
+        with pytest.raises(ValueError, match="no images below .*empty"):
+            client.get_sample(timeout=10)
+        assert client.get_sample() is None
+    fill(empty, "notes.txt")
+    with pytest.raises(SourceError, match="no images below .*empty"):
+        DatagoClient(config(empty)).get_sample(timeout=10)
+    fill(tmp_path, "one.jpg")
+    samples, _ = read(config(tmp_path / "one.jpg"))
+    assert [sample.id for sample in samples] == [str(tmp_path / "one.jpg")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 10, 100])
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+def test_ranks_cover_everything_once(tmp_path, count, world):
+    fill(tmp_path, *[f"{i % 7}/{i:03d}.jpg" for i in range(count)], data=b"")
+    everything = ids(config(tmp_path))
+    for rank in range(world):
+        if rank >= count:
+            with pytest.raises(SourceError, match=f"rank {rank} of world_size {world} has no image: {count} below"):
+                ids(config(tmp_path, rank=rank, world_size=world))
+        else:
+            assert ids(config(tmp_path, rank=rank, world_size=world)) == everything[rank::world]
+
+
+def test_random_ranks_cover_everything_once(tmp_path):
+    fill(tmp_path, *[f"{i:03d}.jpg" for i in range(50)], data=b"")
+    parts = [ids(config(tmp_path, rank=rank, world_size=3, random_sampling=True)) for rank in range(3)]
+    assert sorted(sum(parts, [])) == [f"{i:03d}.jpg" for i in range(50)]
+    assert parts[0] != sorted(parts[0])
+
+
+def test_random_sampling_with_a_limit_reaches_the_whole_tree(tmp_path):
+    fill(tmp_path, *[f"{i % 10}/{i:04d}.jpg" for i in range(1000)], data=b"")
+    for _ in range(5):
+        first = ids(config(tmp_path, random_sampling=True))[:50]
+        assert len({name.split("/")[0] for name in first}) >= 8
+    assert ids(config(tmp_path, random_sampling=True)) != ids(config(tmp_path, random_sampling=True))
+
+
+def test_first_batches_leave_before_the_tree_is_listed(tmp_path):
+    fill(tmp_path, *[f"{i:02d}/{j}.jpg" for i in range(30) for j in range(10)], data=b"")
+    from datago import config as parsing
+    from datago.sources.files import FileSource
+
+    source = FileSource(parsing.parse(config(tmp_path)).source_config)
+    source.open()
+    listed = []
+    original = source._list
+    source._list = lambda folder: listed.append(folder) or original(folder)
+    assert len(next(source.batches())) == 8
+    assert len(listed) == 2  # the root and its first folder
+
+
+def test_a_path_costs_little_more_than_its_bytes(tmp_path):
+    """What random order keeps for each path: its bytes in one block, and eight more."""
+    import tracemalloc
+
+    names = [f"{i:05d}-{'x' * 80}.jpg" for i in range(5000)]
+    fill(tmp_path, *names, data=b"")
+    from datago import config as parsing
+    from datago.sources.files import FileSource
+
+    source = FileSource(parsing.parse(config(tmp_path, random_sampling=True)).source_config)
+    source.open()
+    batches = source.batches()
+    next(batches)
+    tracemalloc.start()
+    for _ in batches:
+        pass
+    batches = source.batches()
+    next(batches)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    length = len(os.fsencode(tmp_path)) + 1 + len(names[0])
+    assert kept / 5000 < length + 40

@@ -1,0 +1,180 @@
+"""Ways to leave: each in a process of its own, with a time limit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import config, jpeg
+
+HEAD = "import atexit, gc, json, os, signal, sys, threading, time\nfrom datago import DatagoClient\nconfig = json.loads(sys.argv[1])\n"
+# A source that never ends and never gives anything: what a dead network file system looks like.
+STALL = """
+from datago.sources.files import FileSource
+def stalled(self):
+    while not self._stopped:
+        time.sleep(0.01)
+    yield []
+FileSource.batches = stalled
+"""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pictures")
+    for i in range(300):
+        (root / f"{i:03d}.jpg").write_bytes(jpeg(64, 48, seed=i % 5))
+    return root
+
+
+def start(script, root):
+    return subprocess.Popen([sys.executable, "-c", HEAD + script, json.dumps(config(root))], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def run(script, root, limit=20):
+    process = start(script, root)
+    begin = time.monotonic()
+    out, err = process.communicate(timeout=limit)
+    return process.returncode, out, err, time.monotonic() - begin
+
+
+def test_break_and_exit(pictures):
+    code, out, err, _ = run("for i, s in enumerate(DatagoClient(config)):\n    if i == 3: break\nprint('out')", pictures)
+    assert (code, out, err) == (0, "out\n", "")
+
+
+def test_exception_in_the_loop(pictures):
+    script = "def main():\n    for sample in DatagoClient(config):\n        raise RuntimeError('mine')\nmain()"
+    code, _, err, _ = run(script, pictures)
+    assert code == 1 and err.rstrip().endswith("RuntimeError: mine")
+
+
+@pytest.mark.parametrize("script", [
+    "client = DatagoClient(config); client.get_sample()",
+    "client = DatagoClient(config); client.start()",
+    "client = DatagoClient(config); client.get_sample(); client.me = client; del client",
+    "client = DatagoClient(config); client.get_sample(); samples = [client.get_sample_auto_convert() for _ in range(5)]",
+    "client = DatagoClient(config); client.get_sample(); atexit.register(lambda: print(client.get_sample() is not None))",
+    "client = DatagoClient(config); client.start(); t = threading.Thread(target=lambda: [None for _ in client]); t.start()",
+    "client = DatagoClient(config); threading.Thread(target=lambda: [None for _ in client], daemon=True).start(); time.sleep(0.02)",
+    "client = DatagoClient(config); client.get_sample()\ndef f():\n    client.get_sample(); sys.exit(0)\nt = threading.Thread(target=f); t.start(); t.join()",
+    "client = DatagoClient(config); iterator = iter(client); next(iterator); del client; gc.collect()",
+])
+def test_exit_with_work_in_flight(pictures, script):
+    for _ in range(3):
+        code, _, err, _ = run(script, pictures)
+        assert code == 0 and err == ""
+
+
+def test_os_exit_and_sigterm(pictures):
+    assert run("client = DatagoClient(config); client.get_sample(); os._exit(7)", pictures)[0] == 7
+    process = start("client = DatagoClient(config); client.get_sample(); print('up', flush=True); time.sleep(30)", pictures)
+    assert process.stdout.readline() == "up\n"
+    process.terminate()
+    assert process.wait(5) == -signal.SIGTERM
+    process.communicate()
+
+
+def test_interrupt_in_get_sample(pictures):
+    script = STALL + """
+client = DatagoClient(config)
+print('up', flush=True)
+begin = time.monotonic()
+try:
+    client.get_sample()
+except KeyboardInterrupt:
+    print('interrupted', client.get_sample(), flush=True)
+"""
+    process = start(script, pictures)
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    assert process.stdout.readline() == "interrupted None\n"
+    assert time.monotonic() - begin < 2
+    assert process.wait(5) == 0
+    assert time.monotonic() - begin < 3
+    process.communicate()
+
+
+def test_interrupt_ends_the_process_with_a_traceback(pictures):
+    process = start(STALL + "print('up', flush=True)\nfor sample in DatagoClient(config): pass", pictures)
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in err
+
+
+def test_a_forked_child_is_told_and_the_parent_unharmed(pictures):
+    script = """
+client = DatagoClient(config)
+held = [client.get_sample() for _ in range(5)]
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        for call in (client.get_sample, client.get_sample_auto_convert, client.start, client.stop):
+            try:
+                call()
+            except RuntimeError as error:
+                assert 'another process' in str(error)
+            else:
+                os._exit(3)
+        del held, client
+        gc.collect()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print(5 + sum(1 for _ in client))
+"""
+    code, out, err, _ = run(script, pictures, 50)
+    assert (code, out, err) == (0, "300\n", "")
+
+
+def test_a_client_not_started_works_in_a_child(pictures):
+    script = """
+import multiprocessing
+client = DatagoClient(config)
+def count(queue, client):
+    queue.put(sum(1 for _ in client))
+if __name__ == '__main__':
+    context = multiprocessing.get_context('fork')
+    queue = context.Queue()
+    children = [context.Process(target=count, args=(queue, client.__class__(config))) for _ in range(2)]
+    for child in children: child.start()
+    print(queue.get(timeout=20), queue.get(timeout=20))
+    for child in children: child.join()
+"""
+    code, out, err, _ = run(script, pictures, 50)
+    assert (code, out) == (0, "300 300\n"), err
+
+
+def test_many_clients_leave_nothing_behind(pictures):
+    script = """
+def rss():
+    return int(open('/proc/self/statm').read().split()[1]) * 4
+def cycle(count):
+    for i in range(count):
+        client = DatagoClient(config)
+        client.get_sample()
+        if i % 2: client.stop()
+cycle(30)
+threads, files, memory = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')), rss()
+cycle(100)
+gc.collect()
+time.sleep(0.3)
+assert len(os.listdir('/proc/self/task')) == threads and len(os.listdir('/proc/self/fd')) == files
+assert rss() - memory < 8000, rss() - memory
+"""
+    code, _, err, _ = run(script, pictures, 50)
+    assert code == 0, err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has no limit on processes")
+def test_no_more_threads(pictures):
+    script = "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))\nclient = DatagoClient(config)\ntry:\n    client.start()\nexcept (OSError, RuntimeError) as e: print('refused')"
+    assert run(script, pictures)[1] == "refused\n"
