@@ -269,6 +269,7 @@ class DatagoClient:
         Returns:
             A dict: `seen` = `delivered` + `failed` + `skipped` + `in_flight` (integers); `failures` (reason → count);
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
+            `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """
@@ -287,4 +288,17 @@ class DatagoClient:
             passed_over = sum(running.source.skipped.values())
             counts["seen"] += passed_over
             counts["skipped"] += passed_over
-        return {**counts, "failures": failures, "last_failures": last, "skips": skips}
+        return {**counts, "failures": failures, "last_failures": last, "skips": skips, "bottleneck": _bottleneck(counts)}
+
+
+def _bottleneck(counts):
+    """Who waits tells who is slow: a worker sleeps once an item at most on either of its rings."""
+    work, ready = counts["work_ring"], counts["ready_ring"]
+    if not work["passed"]:
+        return None
+    starved, blocked = work["pop_waits"] / work["passed"], ready["push_waits"] / work["passed"]
+    if max(starved, blocked) < 0.25:
+        return "decoding: every worker is busy (more or faster cores would help)"
+    if starved > blocked:
+        return f"source: workers waited for it before {starved:.0%} of the items"
+    return f"reader: workers waited for it after {blocked:.0%} of the items"

@@ -59,11 +59,18 @@ static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, u
     }
 }
 
+/* c * a + b * (255 - a), divided by 255, to nearest. */
+static inline uint8_t over(int color, int alpha, int background)
+{
+    int sum = color * alpha + background * (255 - alpha) + 128;
+    return (uint8_t)((sum + (sum >> 8)) >> 8);
+}
+
 static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step)
 {
     for (size_t i = 0; i < n; i++, in += 4, out += step) {
         for (int c = 0; c < 3; c++)
-            out[c] = (uint8_t)((in[c] * in[3] + background[c] * (255 - in[3])) / 255);
+            out[c] = over(in[c], in[3], background[c]);
         if (step == 4)
             out[3] = 255;
     }
@@ -73,7 +80,7 @@ static void grey_alpha_over(const uint8_t *in, const uint8_t background[3], uint
 {
     for (size_t i = 0; i < n; i++, in += 2, out += step) {
         for (int c = 0; c < 3; c++)
-            out[c] = (uint8_t)((in[0] * in[1] + background[c] * (255 - in[1])) / 255);
+            out[c] = over(in[0], in[1], background[c]);
         if (step == 4)
             out[3] = 255;
     }

@@ -86,13 +86,13 @@ AVX2 static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *
     dg_color_generic.ycc_to_rgb(y + i, cb + i, cr + i, out, n - i, step);
 }
 
-/* 16-bit c * a + b * (255 - a), at most 65025, divided by 255: x / 255 = (x + 1 + (x >> 8)) >> 8 for all of these. */
+/* 16-bit c * a + b * (255 - a), at most 65025, divided by 255, to nearest: (x + (x >> 8)) >> 8 of what is 128 more. */
 AVX2 static inline __m256i over_16(__m256i color, __m256i alpha, __m256i background)
 {
     __m256i rest = _mm256_sub_epi16(_mm256_set1_epi16(255), alpha);
     __m256i x = _mm256_add_epi16(_mm256_mullo_epi16(color, alpha), _mm256_mullo_epi16(background, rest));
-    x = _mm256_add_epi16(_mm256_add_epi16(x, _mm256_set1_epi16(1)), _mm256_srli_epi16(x, 8));
-    return _mm256_srli_epi16(x, 8);
+    x = _mm256_add_epi16(x, _mm256_set1_epi16(128));
+    return _mm256_srli_epi16(_mm256_add_epi16(x, _mm256_srli_epi16(x, 8)), 8);
 }
 
 AVX2 static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step)

@@ -1,4 +1,5 @@
 import gc
+import io
 import os
 import pickle
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import pytest
 from conftest import check_accounts, config, jpeg, read
+from PIL import Image
 
 import datago
 from datago import DatagoClient, SampleError, SourceError
@@ -123,7 +125,9 @@ def test_stop_is_idempotent_and_ends_reads(folder):
 
 
 def test_stop_while_big_pictures_are_decoded(tmp_path):
-    big = jpeg(6000, 4000, progressive=True)
+    out = io.BytesIO()
+    Image.effect_noise((6000, 4000), 90).convert("RGB").save(out, "JPEG", progressive=True)
+    big = out.getvalue()
     for i in range(6):
         (tmp_path / f"{i}.jpg").write_bytes(big)
     client = DatagoClient(config(tmp_path))
@@ -213,6 +217,16 @@ def test_accounts_hold_at_every_moment(folder):
         while client.get_sample(timeout=20) is not None:
             check_accounts(client.stats())
         assert client.stats()["seen"] == 20 and client.stats()["in_flight"] == 0
+
+
+def test_the_bottleneck_is_named(tmp_path):
+    for i in range(120):
+        (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(16, 8))
+    with DatagoClient(config(tmp_path, samples_buffer_size=1)) as client:
+        assert client.stats()["bottleneck"] is None or client.stats()["seen"]
+        for _ in client:
+            time.sleep(0.002)
+        assert client.stats()["bottleneck"].startswith("reader")
 
 
 def test_pickle_before_start_only(folder):

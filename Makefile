@@ -1,0 +1,31 @@
+# make demo: everything is set up, then real photographs are streamed.   make test: the tests.
+PYTHON ?= python3
+PIP := .venv/bin/pip install -q --disable-pip-version-check
+
+.PHONY: demo test build bench clean
+demo: build
+	.venv/bin/python bench/pictures.py .demo/pictures
+	.venv/bin/python bench/demo.py .demo/pictures
+
+test: build
+	.venv/bin/python -m pytest tests
+
+# Only what changed is compiled again.
+build: .venv/ready
+	$(PIP) --no-build-isolation --no-deps -e .
+
+.venv/ready: pyproject.toml tools/system_deps.sh
+	sh tools/system_deps.sh
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "datago needs Python 3.11 or later: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade pip
+	$(PIP) 'setuptools>=80' 'cython>=3.2,<4' 'numpy>=1.26' 'pillow>=11.2.1' --group test
+	touch $@
+
+bench: build
+	.venv/bin/python bench/pictures.py .demo/pictures
+	.venv/bin/python bench/ring.py
+	.venv/bin/python bench/stream.py .demo/pictures
+
+clean:
+	rm -rf .venv .demo build dist *.egg-info datago/*.c datago/*.so tests/c/build
