@@ -12,7 +12,7 @@ test: build
 
 # Only what changed is compiled again.
 build: .venv/ready
-	$(PIP) --no-build-isolation --no-deps -e .
+	@$(PIP) --no-build-isolation --no-deps -e . > .venv/build.log 2>&1 || { cat .venv/build.log; exit 1; }
 
 .venv/ready: pyproject.toml tools/system_deps.sh
 	sh tools/system_deps.sh

@@ -15,7 +15,6 @@ from setuptools.command.build_ext import build_ext
 # library: (pkg-config name, oldest version that will do, what Debian and Homebrew call it)
 LIBRARIES = {
     "libjpeg-turbo": ("libjpeg", "2.0", "libjpeg62-turbo-dev (Debian), jpeg-turbo (Homebrew)"),
-    "libpng": ("libpng", "1.6", "libpng-dev (Debian), libpng (Homebrew)"),
     "zlib": ("zlib", "1.2.11", "zlib1g-dev (Debian), zlib (Homebrew)"),
     "libdeflate": ("libdeflate", "1.8", "libdeflate-dev (Debian), libdeflate (Homebrew)"),
 }

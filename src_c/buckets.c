@@ -31,7 +31,8 @@ static int by_key(const void *a, const void *b)
     return 0;
 }
 
-/* Appends, or replaces the size that has the same key: a linear search, but once per client and on a few dozen sizes. */
+/* Appends, or replaces the size that has the same key: a linear search, but once per client and on a few dozen
+ * sizes. */
 static size_t add(dg_bucket *list, size_t count, int width, int height)
 {
     dg_bucket bucket = {width, height, dg_aspect_thousandths(width, height)};

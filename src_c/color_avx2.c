@@ -1,8 +1,8 @@
 /* Rows of colour with AVX2. Each function does blocks of 32 (or 8) pixels and leaves the rest to the plain one.
  *
- * Three-byte pixels are written as 16 bytes of which 12 count, the next store covering the other four: so a block is only
- * begun while two more pixels follow it, whose bytes may be scribbled on because they are still to be written. Reading
- * three-byte pixels has the same rule. */
+ * Three-byte pixels are written as 16 bytes of which 12 count, the next store covering the other four: so a block is
+ * only begun while two more pixels follow it, whose bytes may be scribbled on because they are still to be written.
+ * Reading three-byte pixels has the same rule. */
 #include "color_kernels.h"
 
 #ifdef __x86_64__
@@ -46,9 +46,9 @@ AVX2 static inline void store_32(uint8_t *out, __m256i red, __m256i green, __m25
     store_8(out + 24 * step, _mm256_permute2x128_si256(p2, p3, 0x31), step);
 }
 
-/* 16 pixels as 16-bit numbers. (k * x + 32768) >> 16 is ((2 * k * x >> 16) + 1) >> 1, which needs no 32-bit numbers;
- * k = 1.402 and 1.772 become 1 + 0.402 and 2 - 0.228 to fit 16 bits. Green adds two products before it rounds, so it takes
- * 32 bits, with 0.71414 as 1 - 0.28586. */
+/* 16 pixels as 16-bit numbers. (k * x + 32768) >> 16 is ((2 * k * x >> 16) + 1) >> 1, which needs no 32-bit numbers; k
+ * = 1.402 and 1.772 become 1 + 0.402 and 2 - 0.228 to fit 16 bits. Green adds two products before it rounds, so it
+ * takes 32 bits, with 0.71414 as 1 - 0.28586. */
 AVX2 static inline void ycc_16(__m256i y, __m256i cb, __m256i cr, __m256i *red, __m256i *green, __m256i *blue)
 {
     const __m256i one = _mm256_set1_epi16(1), half = _mm256_set1_epi32(32768);

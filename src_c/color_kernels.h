@@ -1,4 +1,5 @@
-/* The table behind color.h: one set of functions for each instruction set, equal to the last bit. For color*.c and tests. */
+/* The table behind color.h: one set of functions for each instruction set, equal to the last bit. For color*.c and
+ * tests. */
 #ifndef DG_COLOR_KERNELS_H
 #define DG_COLOR_KERNELS_H
 

@@ -123,12 +123,12 @@ static dg_status inflate_carefully(picture *picture, const uint8_t *stream, size
     return result == Z_DATA_ERROR ? DG_CORRUPT : DG_OK;
 }
 
-/* The zlib container is taken off here rather than by libdeflate, which would insist on the Adler-32 behind the data:
- * like Pillow, we take a picture whose rows are all there whatever follows them. */
+/* The zlib container is taken off here rather than by libdeflate, which would refuse a picture whose rows are all there
+ * for want of the Adler-32 behind them. Where that is there it must be right: a flipped bit often inflates. */
 static dg_status rows_inflate(dg_png *png, picture *picture)
 {
     const dg_png_header *header = &picture->header;
-    size_t size = header->idat_size, inflated;
+    size_t size = header->idat_size, taken, inflated;
     if (!picture->options->accept_truncated && picture->need / INFLATED_MOST > size)
         return dg_fail(picture->error, DG_TRUNCATED, "png: %zu bytes cannot hold %u x %u pixels", size, header->width,
                        header->height); /* before memory is asked for */
@@ -149,11 +149,16 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
         return DG_OK;
     if ((stream[0] & 15) != 8 || (stream[0] << 8 | stream[1]) % 31 || stream[1] & 32)
         return dg_fail(picture->error, DG_CORRUPT, "png: IDAT does not begin as zlib data does");
-    enum libdeflate_result result = libdeflate_deflate_decompress(png->inflater, stream + 2, size - 2,
-                                                                  picture->filtered, picture->need, &inflated);
+    enum libdeflate_result result = libdeflate_deflate_decompress_ex(png->inflater, stream + 2, size - 2, picture->filtered,
+                                                                     picture->need, &taken, &inflated);
     if (result != LIBDEFLATE_SUCCESS || inflated < picture->need)
         return inflate_carefully(picture, stream + 2, size - 2);
     picture->have = picture->need;
+    const uint8_t *sum = stream + 2 + taken;
+    if (size - 2 - taken >= 4
+        && libdeflate_adler32(1, picture->filtered, picture->need)
+               != ((uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3]))
+        return dg_fail(picture->error, DG_CORRUPT, "png: the checksum of the pixels is wrong");
     return DG_OK;
 }
 

@@ -16,8 +16,8 @@ void dg_png_free(dg_png *png);
  * options->rgbx. Gamma, ICC and background chunks are ignored. Damage in chunks other than IHDR, PLTE, tRNS and IDAT is
  * ignored, as are bytes after IEND and a missing IEND once every row is there; an IDAT stream that ends early is
  * DG_TRUNCATED (or, with options->accept_truncated and a row's worth of bytes, delivered with the missing rows zero).
- * As Pillow does, CRCs of IDAT and the Adler-32 behind the pixels are not looked at, nor is what follows the last row;
- * a palette index beyond PLTE is black. Of an animated PNG this is the default picture. Inflating is one step: `stop`
+ * A wrong Adler-32 behind the pixels is DG_CORRUPT. CRCs of IDAT say nothing more and are not looked at, nor is what
+ * follows the last row; a palette index beyond PLTE is black. Of an animated PNG this is the default picture. Inflating is one step: `stop`
  * is looked at after it, and every few rows. */
 dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options,
                         dg_image *image, dg_error *error);

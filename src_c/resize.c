@@ -1,9 +1,8 @@
-/* The way of a row: load (cut, premultiply) → horizontal pass in bands → window of rows → vertical pass → store; or, if the
- * vertical pass comes first: load → window → vertical pass → bands → horizontal pass → store. A pass that would only copy is
- * left out. */
+/* The way of a row: load (cut, premultiply) → horizontal pass in bands → window of rows → vertical pass → store; or, if
+ * the vertical pass comes first: load → window → vertical pass → bands → horizontal pass → store. A pass that would
+ * only copy is left out. */
 #include "resize_kernels.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +73,7 @@ int dg_resizer_use(dg_resizer *resizer, dg_simd simd)
 
 /* ---- Making ready ---- */
 
-static dg_status check(dg_resize_plan *plan, dg_error *error)
+static dg_status check(const dg_resize_plan *plan, dg_error *error)
 {
     if (plan->src_width <= 0 || plan->src_height <= 0 || plan->dst_width <= 0 || plan->dst_height <= 0 ||
         plan->channels < 1 || plan->channels > 4 || (plan->depth != 8 && plan->depth != 16))
@@ -89,17 +88,17 @@ static dg_status check(dg_resize_plan *plan, dg_error *error)
         plan->dst_height > SIDE_MOST)
         return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
                        plan->dst_height);
-    dg_box *box = &plan->box;
-    box->x1 = fmin((float)box->x1, plan->src_width); /* rounding to float may have gone a hair beyond */
-    box->y1 = fmin((float)box->y1, plan->src_height);
-    if (!((float)box->x0 >= 0 && box->x1 >= (float)box->x0 && (float)box->y0 >= 0 && box->y1 >= (float)box->y0))
+    const dg_box *box = &plan->box;
+    float x0 = (float)box->x0, y0 = (float)box->y0, x1 = (float)box->x1, y1 = (float)box->y1;
+    if (!(x0 >= 0 && x1 >= x0 && x1 <= (float)plan->src_width && y0 >= 0 && y1 >= y0 && y1 <= (float)plan->src_height))
         return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1, box->y1,
                        plan->src_width, plan->src_height);
     return DG_OK;
 }
 
-/* Pillow 13 takes the vertical pass first when it removes more than twice as many rows as columns are removed, which is the
- * cheaper way then. The fast mode does the same: either way costs it about as much, and so it stays nearer to the exact one. */
+/* Pillow 13 takes the vertical pass first when it removes more than twice as many rows as columns are removed, which is
+ * the cheaper way then. The fast mode does the same: either way costs it about as much, and so it stays nearer to the
+ * exact one. */
 static int vertical_pass_first(const dg_resizer *resizer)
 {
     const dg_resize_plan *plan = &resizer->plan;
@@ -153,7 +152,7 @@ dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint
 {
     resizer->plan = *plan;
     plan = &resizer->plan;
-    dg_status status = check(&resizer->plan, error);
+    dg_status status = check(plan, error);
     if (status != DG_OK)
         return status;
     const dg_box *box = &plan->box;
@@ -292,7 +291,7 @@ static void vertical_pass(dg_resizer *resizer)
 int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row)
 {
     int end = resizer->y.first + resizer->y.count;
-    if (resizer->next >= end)
+    if (resizer->next >= end || resizer->done == resizer->plan.dst_height)
         return resizer->done;
     resizer->next++;
     if (resizer->plan.depth == 16) {

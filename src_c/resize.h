@@ -1,12 +1,14 @@
 /* Resampling: a box of a picture to a new size, with Lanczos-3 whose kernel widens on shrinking.
  *
  * A dg_resizer belongs to one worker and is reused from picture to picture: it keeps coefficient tables (as long as the
- * geometry stays) and scratch rows. There is one way through it: source rows are pushed from top to bottom, as a decoder
- * makes them, and destination rows appear as soon as the rows they need are there; what is kept in between is a window of
- * rows, never the picture. dg_resize pushes the rows of a picture that is in memory.
  *
- * Pictures are raw pointers and strides, so that a stored plane of a JPEG (one channel, its own scale and box) is as good
- * as pixels. Grey + alpha and RGBA are premultiplied on the way in and divided again on the way out, as Pillow does. */
+ * geometry stays) and scratch rows. There is one way through it: source rows are pushed from top to bottom, as a
+ * decoder makes them, and destination rows appear as soon as the rows they need are there; what is kept in between is a
+ * window of rows, never the picture. dg_resize pushes the rows of a picture that is in memory.
+ *
+ * Pictures are raw pointers and strides, so that a stored plane of a JPEG (one channel, its own scale and box) is as
+ * good as pixels. Grey + alpha and RGBA are premultiplied on the way in and divided again on the way out, as Pillow
+ * does. */
 #ifndef DG_RESIZE_H
 #define DG_RESIZE_H
 
@@ -42,8 +44,8 @@ typedef struct dg_resizer dg_resizer;
 dg_resizer *dg_resizer_new(void); /* NULL when memory is short */
 void dg_resizer_free(dg_resizer *resizer);
 
-/* Makes ready for one picture. Rows of the destination will be written at `dst`, `dst_stride` bytes apart; they must not
- * overlap the source. DG_UNSUPPORTED: the plan makes no sense; DG_NO_MEMORY. A picture begun may be abandoned. */
+/* Makes ready for one picture. Rows of the destination will be written at `dst`, `dst_stride` bytes apart; they must
+ * not overlap the source. DG_UNSUPPORTED: the plan makes no sense; DG_NO_MEMORY. A picture begun may be abandoned. */
 dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride,
                            dg_error *error);
 /* What dg_resizer_begin found to be needed of the source: rows *y to *y + *rows - 1 and, of each, columns *x to

@@ -122,7 +122,8 @@ AVX2 static void columns_fast(uint8_t *out, const uint8_t *in, const dg_axis *ax
     }
 }
 
-/* 16 x 16 bytes in each half: taking the first and second eight registers in turns, four times, turns rows to columns. */
+/* 16 x 16 bytes in each half: taking the first and second eight registers in turns, four times, turns rows to
+ * columns. */
 INLINE void transpose(__m256i v[16])
 {
     __m256i w[16];
@@ -203,8 +204,8 @@ AVX2 static void premultiply(uint8_t *row, size_t n, int channels)
     dg_resize_generic.premultiply(row + i * channels, n - i, channels);
 }
 
-/* Floats do it: a quotient below 256 that is not whole is 1/255 or more below the next whole number, and the two roundings
- * err by less than a ten-thousandth; 1/1024 more keeps those that are whole from falling short. */
+/* Floats do it: a quotient below 256 that is not whole is 1/255 or more below the next whole number, and the two
+ * roundings err by less than a ten-thousandth; 1/1024 more keeps those that are whole from falling short. */
 AVX2 static void unpremultiply(uint8_t *row, size_t n, int channels)
 {
     const __m256i byte = _mm256_set1_epi32(255);

@@ -1,4 +1,5 @@
-/* Weights: which source samples make a destination sample, and how much of each. The arithmetic is Pillow's, in double. */
+/* Weights: which source samples make a destination sample, and how much of each. The arithmetic is Pillow's, in
+ * double. */
 #include "resize_kernels.h"
 
 #include <math.h>
@@ -183,7 +184,8 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
     axis->source = source;
     fill(axis, scratch);
     free(scratch);
-    /* With one sample to one, all weights but one are sin(n * pi), which rounds to 0: Pillow's result is a copy as well. */
+    /* With one sample to one, all weights but one are sin(n * pi), which rounds to 0: Pillow's result is a copy as
+     * well. */
     axis->same = weights != DG_WEIGHTS_FLOAT && axis->end - axis->start == target && axis->start == floorf(axis->start);
     if (axis->same) {
         axis->first = (int)axis->start;

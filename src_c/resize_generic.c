@@ -1,5 +1,5 @@
-/* The inner loops in plain C: what the others must equal. Sums run over blocks of samples so that the weights of a tap are
- * taken apart once a block and the compiler may vectorise. */
+/* The inner loops in plain C: what the others must equal. Sums run over blocks of samples so that the weights of a tap
+ * are taken apart once a block and the compiler may vectorise. */
 #include "resize_kernels.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* What the files of the resampler share: weights, the table of inner loops, and the 16-bit path.
  *
- * Both passes are one operation, a weighted sum of vectors of bytes: the vertical pass adds rows; the horizontal pass adds
- * columns of a band of DG_BAND rows that has been transposed, so that a column is DG_BAND bytes in memory order. So no
- * shuffling depends on the number of channels: a pixel of three channels is three columns. */
+ * Both passes are one operation, a weighted sum of vectors of bytes: the vertical pass adds rows; the horizontal pass
+ * adds columns of a band of DG_BAND rows that has been transposed, so that a column is DG_BAND bytes in memory order.
+ * So no shuffling depends on the number of channels: a pixel of three channels is three columns. */
 #ifndef DG_RESIZE_KERNELS_H
 #define DG_RESIZE_KERNELS_H
 
@@ -17,9 +17,9 @@ enum {
 
 typedef enum { DG_WEIGHTS_EXACT, DG_WEIGHTS_FAST, DG_WEIGHTS_FLOAT } dg_weights;
 
-/* Two neighbouring weights in the form that the inner loops like.
- * exact: weight = high * 65536 + low. The low half takes a 16-bit multiplication, two taps at a time with pmaddwd; the high
- * half (weights stay below 2, so it fits 8 bits) pmaddubsw, and only the low 16 bits of its sum matter. */
+/* Two neighbouring weights in the form that the inner loops like. exact: weight = high * 65536 + low. The low half
+ * takes a 16-bit multiplication, two taps at a time with pmaddwd; the high half (weights stay below 2, so it fits 8
+ * bits) pmaddubsw, and only the low 16 bits of its sum matter. */
 typedef union {
     struct {
         int16_t low[2];
@@ -54,8 +54,8 @@ void dg_axis_free(dg_axis *axis);
 /* The longest span of such an axis, without making it. */
 int dg_axis_taps(double start, double end, int target);
 
-/* `n` and `columns` may be rounded up to 32 and 16, and one vector more than the last tap may be read: buffers have room.
- * Fast sums take and give samples less 128, as signed bytes. */
+/* `n` and `columns` may be rounded up to 32 and 16, and one vector more than the last tap may be read: buffers have
+ * room. Fast sums take and give samples less 128, as signed bytes. */
 typedef struct {
     /* out[i] = sum of in[tap * stride + i] * weight, for i < n */
     void (*rows_exact)(uint8_t *out, const uint8_t *in, size_t stride, const dg_pair *pairs, int taps, size_t n);
@@ -68,8 +68,8 @@ typedef struct {
     void (*columns_to_rows)(uint8_t *out, size_t stride, const uint8_t *in, size_t columns);
     /* out[i] = in[i] ^ flip for exactly n bytes; in may be out */
     void (*copy)(uint8_t *out, const uint8_t *in, size_t n, uint8_t flip);
-    /* n pixels in place, the last of their channels (2 or 4) being alpha: color * alpha / 255, rounded; and color * 255 /
-     * alpha, rounded down and clipped, with what is under alpha 0 left alone */
+    /* n pixels in place, the last of their channels (2 or 4) being alpha: color * alpha / 255, rounded; and color * 255
+     * / alpha, rounded down and clipped, with what is under alpha 0 left alone */
     void (*premultiply)(uint8_t *row, size_t n, int channels);
     void (*unpremultiply)(uint8_t *row, size_t n, int channels);
 } dg_resize_functions;
@@ -90,8 +90,9 @@ static inline size_t dg_round_up(size_t n, size_t grain)
     return (n + grain - 1) / grain * grain;
 }
 
-/* 16-bit samples (resize_wide.c): one source row to a row of target width in floats, premultiplied if there is `alpha`; and
- * such rows to the destination row of that index. Scratch is as long as the row that comes in, and that goes out. */
+/* 16-bit samples (resize_wide.c): one source row to a row of target width in floats, premultiplied if there is `alpha`;
+ * and such rows to the destination row of that index. Scratch is as long as the row that comes in, and that goes
+ * out. */
 void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha,
                         float *scratch);
 void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index,

@@ -1,4 +1,5 @@
-/* 16-bit samples: floats from the first product to the last sum, rounded and clipped once. Plain C: such pictures are rare. */
+/* 16-bit samples: floats from the first product to the last sum, rounded and clipped once. Plain C: such pictures are
+ * rare. */
 #include "resize_kernels.h"
 
 static inline float weight_of(const dg_pair *pairs, int tap)

@@ -1,0 +1,47 @@
+"""Who may know whom: the law of ARCHITECTURE.md."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "datago"
+
+
+def imports(path):
+    """The modules of datago that a file names in import and cimport lines."""
+    text = path.read_text()
+    found = set(re.findall(r"^\s*(?:from|c?import)\s+(datago\.[\w.]+)", text, re.M))
+    for names in re.findall(r"^\s*from datago c?import ([\w, ]+)", text, re.M):
+        found |= {f"datago.{name.split()[0]}" for name in names.split(",")}
+    return found
+
+
+def test_pixels_know_no_python():
+    for path in (ROOT / "src_c").iterdir():
+        assert "Python.h" not in path.read_text(), path
+    for name in ("buckets", "resize"):
+        for path in (ROOT / "src_c").glob(f"{name}*"):
+            assert not re.search(r'#include "(codec|jpeg|png|file)', path.read_text()), path
+
+
+def test_only_pool_and_sample_know_the_pixels():
+    users = {p.name for p in PACKAGE.glob("*.p[yx]*") if "_pixels" in " ".join(imports(p))}
+    assert users <= {"_pool.pyx", "_sample.pyx", "_sample.pxd"}
+
+
+def test_only_the_client_knows_the_pool():
+    users = {p.name for p in PACKAGE.rglob("*.py") if "datago._pool" in imports(p)}
+    assert users == {"client.py"}
+
+
+def test_sources_know_neither_client_nor_pool_and_the_plan_knows_nobody():
+    for path in (PACKAGE / "sources").glob("*.py"):
+        assert not imports(path) & {"datago.client", "datago._pool", "datago.dataset"}, path
+    assert not imports(PACKAGE / "plan.py")
+
+
+def test_heavy_packages_are_imported_where_they_are_used():
+    for path in PACKAGE.rglob("*.py*"):
+        if path.suffix in (".py", ".pyx"):
+            assert not re.search(r"^(import|from) (torch|PIL|requests|numpy)\b", path.read_text(), re.M), path
+    assert [p.name for p in PACKAGE.rglob("*.py") if re.search(r"import torch|from torch", p.read_text())] in ([], ["dataset.py"])
