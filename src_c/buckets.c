@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    SIZES_MOST = 10000, /* far beyond any real list (1024/1 has 1450); keeps a typing error from eating time and memory */
+    SIZES_MOST = 10000, /* far beyond any real list (1024/1 has 1450); a typing error must not eat the memory */
     SIDE_MOST = 1 << 20,
 };
 
@@ -51,11 +51,12 @@ dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, doubl
     *buckets = NULL;
     *count = 0;
     if (downsampling_ratio <= 0 || default_image_size < downsampling_ratio)
-        return dg_fail(error, DG_UNSUPPORTED, "default_image_size %d must be at least downsampling_ratio %d, and that at least 1",
+        return dg_fail(error, DG_UNSUPPORTED,
+                       "default_image_size %d must be at least downsampling_ratio %d, and that at least 1",
                        default_image_size, downsampling_ratio);
     if (!(min_aspect > 0 && min_aspect <= max_aspect && isfinite(max_aspect)))
-        return dg_fail(error, DG_UNSUPPORTED, "aspect limits %g to %g must be positive, finite and in order", min_aspect,
-                       max_aspect);
+        return dg_fail(error, DG_UNSUPPORTED, "aspect limits %g to %g must be positive, finite and in order",
+                       min_aspect, max_aspect);
     double side = default_image_size / downsampling_ratio, area = side * side;
     double width_first = ceil(sqrt(area * min_aspect)), width_last = floor(sqrt(area * max_aspect));
     double height_first = ceil(sqrt(area / max_aspect)), height_last = floor(sqrt(area / min_aspect));
@@ -64,8 +65,9 @@ dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, doubl
     height_last = fmin(height_last, area);
     double sizes = fmax(width_last - width_first + 1, 0) + fmax(height_last - height_first + 1, 0);
     if (sizes > SIZES_MOST || fmax(width_last, height_last) * downsampling_ratio > SIDE_MOST)
-        return dg_fail(error, DG_TOO_LARGE, "default_image_size %d, downsampling_ratio %d and aspects %g to %g give too many or "
-                       "too large buckets", default_image_size, downsampling_ratio, min_aspect, max_aspect);
+        return dg_fail(error, DG_TOO_LARGE,
+                       "default_image_size %d, downsampling_ratio %d and aspects %g to %g give too many or too large buckets",
+                       default_image_size, downsampling_ratio, min_aspect, max_aspect);
     dg_bucket *list = malloc(((size_t)sizes + 1) * sizeof *list);
     if (!list)
         return dg_fail(error, DG_NO_MEMORY, "no memory for %g buckets", sizes);

@@ -24,7 +24,6 @@ typedef struct {
 /* The buckets of about default_image_size² pixels whose sides are multiples of downsampling_ratio, sorted by key.
  * Rounding the other side down may take the outermost ones a little past the aspect limits (1024/32, 0.5 to 2 ends with
  * 704x1440 = 0.489 and 1440x704 = 2.045). Sizes with a side of 0 are left out.
- *
  * On DG_OK the caller frees *buckets; *count may be 0 (limits that admit no size at all). DG_UNSUPPORTED: an argument
  * makes no sense (the text says which), DG_TOO_LARGE: more than ten thousand sizes or a side beyond 2^20,
  * DG_NO_MEMORY. */

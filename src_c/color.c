@@ -115,7 +115,8 @@ static void depth_16_to_8(const uint16_t *in, uint8_t *out, size_t n)
         out[i] = (uint8_t)(in[i] >> 8);
 }
 
-const dg_color_functions dg_color_generic = {ycc_to_rgb, rgba_over, grey_to_rgb, rgb_to_rgbx, rgbx_to_rgb, depth_16_to_8};
+const dg_color_functions dg_color_generic = {ycc_to_rgb,  rgba_over,   grey_to_rgb,
+                                             rgb_to_rgbx, rgbx_to_rgb, depth_16_to_8};
 
 const dg_color_functions *dg_color_table(dg_simd simd)
 {

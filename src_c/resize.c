@@ -82,17 +82,17 @@ static dg_status check(const dg_resize_plan *plan, dg_error *error)
     int wider = plan->channels == 3 ? 4 : plan->channels;
     if ((plan->src_step != plan->channels && plan->src_step != wider) ||
         (plan->dst_step != plan->channels && plan->dst_step != wider))
-        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with steps %d and %d", plan->channels, plan->src_step,
-                       plan->dst_step);
+        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with steps %d and %d", plan->channels,
+                       plan->src_step, plan->dst_step);
     if (plan->src_width > SIDE_MOST || plan->src_height > SIDE_MOST || plan->dst_width > SIDE_MOST ||
         plan->dst_height > SIDE_MOST)
-        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
-                       plan->dst_height);
+        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height,
+                       plan->dst_width, plan->dst_height);
     const dg_box *box = &plan->box;
     float x0 = (float)box->x0, y0 = (float)box->y0, x1 = (float)box->x1, y1 = (float)box->y1;
     if (!(x0 >= 0 && x1 >= x0 && x1 <= (float)plan->src_width && y0 >= 0 && y1 >= y0 && y1 <= (float)plan->src_height))
-        return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1, box->y1,
-                       plan->src_width, plan->src_height);
+        return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1,
+                       box->y1, plan->src_width, plan->src_height);
     return DG_OK;
 }
 
@@ -280,7 +280,8 @@ static void vertical_pass(dg_resizer *resizer)
         int to_band = resizer->vertical_first && !resizer->x.same;
         uint8_t *out = to_band ? resizer->band + resizer->band_rows * resizer->band_stride : resizer->finished;
         (resizer->flip ? resizer->functions->rows_fast : resizer->functions->rows_exact)(
-            out, rows, resizer->window_stride, pairs, span->taps, resizer->vertical_first ? resizer->loaded : resizer->stored);
+            out, rows, resizer->window_stride, pairs, span->taps,
+            resizer->vertical_first ? resizer->loaded : resizer->stored);
         if (!to_band)
             store_row(resizer, out);
         else if (++resizer->band_rows == DG_BAND || resizer->made + 1 == y->target)
@@ -314,8 +315,8 @@ int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row)
     return resizer->done;
 }
 
-dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride, uint8_t *dst,
-                    size_t dst_stride, dg_error *error)
+dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride,
+                    uint8_t *dst, size_t dst_stride, dg_error *error)
 {
     dg_status status = dg_resizer_begin(resizer, plan, dst, dst_stride, error);
     if (status != DG_OK)

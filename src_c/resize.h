@@ -1,7 +1,6 @@
 /* Resampling: a box of a picture to a new size, with Lanczos-3 whose kernel widens on shrinking.
  *
  * A dg_resizer belongs to one worker and is reused from picture to picture: it keeps coefficient tables (as long as the
- *
  * geometry stays) and scratch rows. There is one way through it: source rows are pushed from top to bottom, as a
  * decoder makes them, and destination rows appear as soon as the rows they need are there; what is kept in between is a
  * window of rows, never the picture. dg_resize pushes the rows of a picture that is in memory.
@@ -16,7 +15,7 @@
 #include "color.h"
 
 typedef enum {
-    DG_RESIZE_EXACT, /* bit for bit Pillow's im.resize(size, LANCZOS, box=box) for L, LA, RGB and RGBA: 22-bit weights */
+    DG_RESIZE_EXACT, /* bit for bit Pillow's resize(size, LANCZOS, box=box) of L, LA, RGB and RGBA: 22-bit weights */
     DG_RESIZE_FAST   /* the same geometry with 14-bit weights: two thirds of the time, 60 dB and more from EXACT */
 } dg_resize_mode;
 
@@ -56,8 +55,8 @@ void dg_resizer_source(const dg_resizer *resizer, int *x, int *columns, int *y, 
 int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row);
 
 /* The whole of it for a picture in memory. */
-dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride, uint8_t *dst,
-                    size_t dst_stride, dg_error *error);
+dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride,
+                    uint8_t *dst, size_t dst_stride, dg_error *error);
 
 /* For tests: uses the functions of `simd` from now on; 0 if this machine or build has none. */
 int dg_resizer_use(dg_resizer *resizer, dg_simd simd);

@@ -55,7 +55,8 @@ INLINE void exact_32(uint8_t *out, const uint8_t *in, size_t stride, const dg_pa
 }
 
 /* `blocks` neighbouring vectors at once share the broadcasts and the loop. */
-INLINE void fast_blocks(uint8_t *out, const uint8_t *in, size_t stride, const dg_pair *pairs, int taps, const int blocks)
+INLINE void fast_blocks(uint8_t *out, const uint8_t *in, size_t stride, const dg_pair *pairs, int taps,
+                        const int blocks)
 {
     const __m256i zero = _mm256_setzero_si256(), half = _mm256_set1_epi16(64);
     __m256i sums[8];
@@ -191,7 +192,8 @@ INLINE __m256i multiply_255(__m256i color, __m256i alpha)
 
 AVX2 static void premultiply(uint8_t *row, size_t n, int channels)
 {
-    const __m256i zero = _mm256_setzero_si256(), opaque = _mm256_set1_epi32((int)0xff000000); /* alpha times 1 is alpha */
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i opaque = _mm256_set1_epi32((int)0xff000000); /* alpha itself is multiplied by 1 */
     const __m256i alphas = _mm256_setr_epi8(3, 3, 3, -1, 7, 7, 7, -1, 11, 11, 11, -1, 15, 15, 15, -1,
                                             3, 3, 3, -1, 7, 7, 7, -1, 11, 11, 11, -1, 15, 15, 15, -1);
     size_t i = 0;

@@ -9,7 +9,7 @@
 
 enum {
     LOBES = 3,
-    TABLE_STEPS = 512, /* per sample; straight lines between them are within 1e-5 of the curve, a sixth of a fast weight */
+    TABLE_STEPS = 512, /* per sample; straight lines between them stay within 1e-5 of the curve, a sixth of a unit */
     FAST_TRIM = 8,     /* fast weights up to this, 1/2048, are left out at the ends of a span */
 };
 

@@ -81,7 +81,7 @@ int main(void)
     check_choice(buckets, count, 500, 375, 256); /* 1.3333… against the key 1.333 */
     free(buckets);
 
-    CHECK(dg_aspect_thousandths(1, 16) == 62 && dg_aspect_thousandths(3, 16) == 188); /* 0.0625, 0.1875: halves to even */
+    CHECK(dg_aspect_thousandths(1, 16) == 62 && dg_aspect_thousandths(3, 16) == 188); /* halves go to even */
     CHECK(dg_aspect_thousandths(1, 0x7fffffff) == 0 && dg_aspect_thousandths(0x7fffffff, 1) == 2147483647000);
     setlocale(LC_ALL, "C");
     for (unsigned i = 0, random = 1; i < 200000; i++) {

@@ -374,8 +374,10 @@ static void check_damage(void)
 
     idat = build_seven(9999, 96);
     built.data[built.size - 1] ^= 1; /* CRC */
-    built.data[built.size - 5] ^= 1; /* Adler-32 */
     CHECK(decode() == DG_OK && pixels_are(sevens, 90));
+    built.data[built.size - 5] ^= 1; /* Adler-32 */
+    CHECK(decode() == DG_CORRUPT);
+    built.data[built.size - 5] ^= 1;
     built.data[idat + 8] ^= 1; /* zlib's header */
     CHECK(decode() == DG_CORRUPT);
     built.data[idat + 8] ^= 1;
