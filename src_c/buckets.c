@@ -66,7 +66,7 @@ dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, doubl
     double sizes = fmax(width_last - width_first + 1, 0) + fmax(height_last - height_first + 1, 0);
     if (sizes > SIZES_MOST || fmax(width_last, height_last) * downsampling_ratio > SIDE_MOST)
         return dg_fail(error, DG_TOO_LARGE,
-                       "default_image_size %d, downsampling_ratio %d and aspects %g to %g give too many or too large buckets",
+                       "default_image_size %d, downsampling_ratio %d, aspects %g to %g: too many buckets, or too large",
                        default_image_size, downsampling_ratio, min_aspect, max_aspect);
     dg_bucket *list = malloc(((size_t)sizes + 1) * sizeof *list);
     if (!list)

@@ -1,11 +1,9 @@
-#include "jpeg.h"
-
-#include <setjmp.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jpeglib.h>
+#include "jpeg_internal.h"
+
 #include <jerror.h>
 
 enum {
@@ -13,22 +11,17 @@ enum {
     SCANS_MOST = 500,  /* a progressive file of few bytes can ask for any number of passes over the whole picture */
 };
 
-struct dg_jpeg {
-    dg_heap *heap;
-    struct jpeg_decompress_struct info;
-    struct jpeg_error_mgr errors;
-    struct jpeg_source_mgr source;
-    struct jpeg_progress_mgr progress;
-    jmp_buf escape;
-    const dg_decode_options *options;
-    dg_error *error;
-    int ended;       /* the bytes ran out, and an end marker was made up */
-    int starved;     /* entropy-coded data was missing: pixels are grey that should not be */
-    uint8_t *row;    /* CMYK rows on their way to RGB */
-    size_t row_size;
-};
-
 static dg_jpeg *of(j_common_ptr info) { return info->client_data; }
+
+void dg_jpeg_give_up(dg_jpeg *jpeg, dg_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(jpeg->error->text, sizeof jpeg->error->text, format, arguments);
+    va_end(arguments);
+    jpeg->error->status = status;
+    longjmp(jpeg->escape, 1);
+}
 
 /* What libjpeg calls an error ends the picture. Which kind it is decides whether a user mends files or waits for us. */
 static void on_error(j_common_ptr info)
@@ -50,17 +43,20 @@ static void on_error(j_common_ptr info)
         if (jpeg->ended)
             status = DG_TRUNCATED;
     }
-    dg_fail(jpeg->error, status, "jpeg: %s", text);
-    longjmp(jpeg->escape, 1);
+    dg_jpeg_give_up(jpeg, status, "jpeg: %s", text);
 }
 
-/* Warnings are not printed. One of them tells that pixels are missing. */
+/* Warnings are not printed. Some of them tell that pixels are missing or wrong. */
 static void on_message(j_common_ptr info, int level)
 {
-    if (level < 0) {
-        info->err->num_warnings++;
-        if (info->err->msg_code == JWRN_HIT_MARKER)
-            of(info)->starved = 1;
+    if (level >= 0)
+        return;
+    dg_jpeg *jpeg = of(info);
+    switch (info->err->msg_code) {
+    case JWRN_HIT_MARKER: jpeg->starved = 1; /* fall through */
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC: jpeg->damaged = 1;
     }
 }
 
@@ -88,52 +84,39 @@ static void skip(j_decompress_ptr info, long count)
     source->bytes_in_buffer -= (size_t)count;
 }
 
-static void give_up(dg_jpeg *jpeg, dg_status status, const char *text)
-{
-    dg_fail(jpeg->error, status, "%s", text);
-    longjmp(jpeg->escape, 1);
-}
-
 /* libjpeg calls this between passes and rows: where stop() and the scan limit are seen. */
 static void on_progress(j_common_ptr info)
 {
     dg_jpeg *jpeg = of(info);
     if (jpeg->options->stop && *jpeg->options->stop)
-        give_up(jpeg, DG_CANCELLED, "");
+        dg_jpeg_give_up(jpeg, DG_CANCELLED, "%s", "");
     if (jpeg->info.input_scan_number > SCANS_MOST)
-        give_up(jpeg, DG_TOO_LARGE, "jpeg: more than 500 scans");
+        dg_jpeg_give_up(jpeg, DG_TOO_LARGE, "jpeg: more than %d scans", SCANS_MOST);
 }
 
 dg_jpeg *dg_jpeg_new(dg_heap *heap)
 {
     dg_jpeg *jpeg = calloc(1, sizeof *jpeg);
-    if (jpeg)
-        jpeg->heap = heap;
+    if (!jpeg)
+        return NULL;
+    jpeg->heap = heap;
+    for (int i = 0; i < 3; i++)
+        if (!(jpeg->resizers[i] = dg_resizer_new())) {
+            dg_jpeg_free(jpeg);
+            return NULL;
+        }
     return jpeg;
 }
 
 void dg_jpeg_free(dg_jpeg *jpeg)
 {
-    if (jpeg)
-        free(jpeg->row);
+    if (!jpeg)
+        return;
+    dg_scratch_free(&jpeg->band);
+    dg_scratch_free(&jpeg->planes);
+    for (int i = 0; i < 3; i++)
+        dg_resizer_free(jpeg->resizers[i]);
     free(jpeg);
-}
-
-/* Tables live as long as libjpeg's object does, and a file without its own would quietly be decoded with those of the
- * picture before it. So each picture gets a fresh object; that costs a few microseconds. */
-static void open_picture(dg_jpeg *jpeg, const uint8_t *data, size_t size)
-{
-    memset(&jpeg->info, 0, sizeof jpeg->info);
-    jpeg->info.err = jpeg_std_error(&jpeg->errors);
-    jpeg->errors.error_exit = on_error;
-    jpeg->errors.emit_message = on_message;
-    jpeg->info.client_data = jpeg;
-    jpeg_create_decompress(&jpeg->info);
-    jpeg->source = (struct jpeg_source_mgr){data, size, ignore, refill, skip, jpeg_resync_to_restart, ignore};
-    jpeg->info.src = &jpeg->source;
-    jpeg->progress.progress_monitor = on_progress;
-    jpeg->info.progress = &jpeg->progress;
-    jpeg->ended = jpeg->starved = 0;
 }
 
 static void choose_output(dg_jpeg *jpeg)
@@ -146,23 +129,34 @@ static void choose_output(dg_jpeg *jpeg)
     case JCS_CMYK:
     case JCS_YCCK: info->out_color_space = JCS_CMYK; break;
     default:
-        dg_fail(jpeg->error, DG_UNSUPPORTED, "jpeg: %d components of no known colour space", info->num_components);
-        longjmp(jpeg->escape, 1);
+        dg_jpeg_give_up(jpeg, DG_UNSUPPORTED, "jpeg: %d components of no known colour space", info->num_components);
     }
 }
 
-static void check_limits(dg_jpeg *jpeg)
+/* Tables live as long as libjpeg's object does, and a file without its own would quietly be decoded with those of the
+ * picture before it. So each picture gets a fresh object; that costs a few microseconds. */
+void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_error *error)
 {
-    uint64_t pixels = (uint64_t)jpeg->info.image_width * jpeg->info.image_height;
-    if (pixels <= jpeg->options->max_pixels)
-        return;
-    dg_fail(jpeg->error, DG_TOO_LARGE, "jpeg: %u x %u pixels, max_pixels is %llu", jpeg->info.image_width,
-            jpeg->info.image_height, (unsigned long long)jpeg->options->max_pixels);
-    longjmp(jpeg->escape, 1);
+    jpeg->options = options;
+    jpeg->error = error;
+    jpeg->info.err = jpeg_std_error(&jpeg->errors);
+    jpeg->errors.error_exit = on_error;
+    jpeg->errors.emit_message = on_message;
+    jpeg->info.client_data = jpeg;
+    jpeg_create_decompress(&jpeg->info);
+    jpeg->source = (struct jpeg_source_mgr){data, size, ignore, refill, skip, jpeg_resync_to_restart, ignore};
+    jpeg->info.src = &jpeg->source;
+    jpeg->progress.progress_monitor = on_progress;
+    jpeg->info.progress = &jpeg->progress;
+    jpeg->ended = jpeg->starved = jpeg->damaged = 0;
+    jpeg_read_header(&jpeg->info, TRUE);
+    if ((uint64_t)jpeg->info.image_width * jpeg->info.image_height > options->max_pixels)
+        dg_jpeg_give_up(jpeg, DG_TOO_LARGE, "jpeg: %u x %u pixels, max_pixels is %llu", jpeg->info.image_width,
+                        jpeg->info.image_height, (unsigned long long)options->max_pixels);
+    choose_output(jpeg);
 }
 
-/* Pillow reads every CMYK JPEG as Adobe writes it, inverted, and so do we: what is stored is 255 - ink. */
-static void cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step)
+void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step)
 {
     for (int i = 0; i < count; i++, in += 4, out += step) {
         for (int c = 0; c < 3; c++) {
@@ -174,24 +168,24 @@ static void cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step)
     }
 }
 
+uint8_t *dg_jpeg_reserve(dg_jpeg *jpeg, dg_scratch *scratch, size_t size)
+{
+    if (dg_scratch_reserve(scratch, size) != DG_OK)
+        dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for %zu bytes of rows", size);
+    return scratch->data;
+}
+
 static void read_rows(dg_jpeg *jpeg, dg_image *image)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
     size_t stride = dg_image_stride(image);
     uint8_t *data = image->buffer.data;
     if (info->out_color_space == JCS_CMYK) {
-        size_t size = (size_t)info->output_width * 4;
-        if (size > jpeg->row_size) {
-            free(jpeg->row);
-            jpeg->row_size = 0;
-            if (!(jpeg->row = malloc(size)))
-                give_up(jpeg, DG_NO_MEMORY, "no memory for a row");
-            jpeg->row_size = size;
-        }
+        JSAMPROW row = dg_jpeg_reserve(jpeg, &jpeg->band, (size_t)info->output_width * 4);
         while (info->output_scanline < info->output_height) {
             uint8_t *out = data + info->output_scanline * stride;
-            jpeg_read_scanlines(info, &jpeg->row, 1);
-            cmyk_to_rgb(jpeg->row, out, image->width, image->step);
+            jpeg_read_scanlines(info, &row, 1);
+            dg_jpeg_cmyk_to_rgb(row, out, image->width, image->step);
         }
         return;
     }
@@ -204,7 +198,7 @@ static void read_rows(dg_jpeg *jpeg, dg_image *image)
     }
 }
 
-/* Called when every row is out: is some of it made up? A file that lacks nothing but its end marker is whole. */
+/* Every row is out: is some of it made up? A file that lacks nothing but its end marker is whole. */
 static int is_truncated(const dg_jpeg *jpeg)
 {
     const struct jpeg_decompress_struct *info = &jpeg->info;
@@ -221,27 +215,31 @@ static int is_truncated(const dg_jpeg *jpeg)
     return 0;
 }
 
-dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, dg_error *error)
+void dg_jpeg_check_whole(dg_jpeg *jpeg)
 {
-    jpeg->options = options;
-    jpeg->error = error;
+    if (!jpeg->options->accept_truncated && is_truncated(jpeg))
+        dg_jpeg_give_up(jpeg, DG_TRUNCATED, "jpeg: the file ends before its picture does");
+    if (!jpeg->options->accept_damaged && jpeg->damaged && !jpeg->ended)
+        dg_jpeg_give_up(jpeg, DG_CORRUPT, "jpeg: entropy-coded data is damaged");
+}
+
+dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
+                         dg_image *image, int *damaged, dg_error *error)
+{
     memset(image, 0, sizeof *image);
+    memset(&jpeg->info, 0, sizeof jpeg->info);
     error->status = DG_OK;
     if (setjmp(jpeg->escape) == 0) {
-        open_picture(jpeg, data, size);
-        jpeg_read_header(&jpeg->info, TRUE);
-        check_limits(jpeg);
-        choose_output(jpeg);
+        dg_jpeg_open(jpeg, data, size, options, error);
         int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
         int step = channels == 3 && options->rgbx ? 4 : channels;
         jpeg_start_decompress(&jpeg->info);
         if (dg_image_alloc(jpeg->heap, (int)jpeg->info.output_width, (int)jpeg->info.output_height, channels, step, 8,
                            image) != DG_OK)
-            give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
+            dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         read_rows(jpeg, image);
-        if (!options->accept_truncated && is_truncated(jpeg))
-            give_up(jpeg, DG_TRUNCATED, "jpeg: the file ends before its picture does");
+        dg_jpeg_check_whole(jpeg);
+        *damaged = jpeg->damaged;
     }
     jpeg_destroy_decompress(&jpeg->info);
     if (error->status != DG_OK)

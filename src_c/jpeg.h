@@ -1,19 +1,32 @@
-/* JPEG through the libjpeg API: one decompress object per worker, straight into the buffer that Python will see. */
+/* JPEG through the libjpeg API, one dg_jpeg per worker. */
 #ifndef DG_JPEG_H
 #define DG_JPEG_H
 
 #include "codec.h"
+#include "resize.h"
 
 typedef struct dg_jpeg dg_jpeg;
 
 dg_jpeg *dg_jpeg_new(dg_heap *heap); /* NULL when memory is short */
 void dg_jpeg_free(dg_jpeg *jpeg);
 
-/* Decodes `data` (which starts with SOI) as libjpeg does by default: grey stays one channel; YCbCr and RGB give RGB;
- * CMYK and YCCK give RGB by R = C * K / 255 on the inverted samples that Adobe writes, whether the Adobe marker is there
- * or not (as Pillow reads them). RGB has step 4, X = 255, if options->rgbx. A file that ends before its picture is
- * DG_TRUNCATED unless only the end marker is missing. */
+/* Decodes `data` (which starts with SOI) as libjpeg does by default, straight into the image's buffer: grey stays one
+ * channel; YCbCr and RGB give RGB; CMYK and YCCK give RGB by R = C * K / 255 on the inverted samples that Adobe writes,
+ * whether the Adobe marker is there or not (as Pillow reads them). RGB has step 4, X = 255, if options->rgbx. A file that
+ * ends before its picture is DG_TRUNCATED unless only the end marker is missing. `*damaged` tells that libjpeg met data
+ * which cannot be right and went on; without options->accept_damaged that is DG_CORRUPT. */
 dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, dg_error *error);
+                         dg_image *image, int *damaged, dg_error *error);
+
+/* Decodes and resamples the box `plan->box` of the picture to plan->dst_width x plan->dst_height, row by row: the whole
+ * picture is never in memory. Only box, dst_width, dst_height and mode of the plan are read; the rest follows from the
+ * file. EXACT resamples the pixels that dg_jpeg_decode gives. FAST takes what a JPEG offers: the inverse DCT at the
+ * smallest of 1/8, 1/4, 1/2 and 1 that still covers the target with DG_DCT_MARGIN to spare, and luma and chroma resampled
+ * as they are stored, turned into RGB at the target's size. */
+dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
+                      const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
+
+/* Encodes 8-bit grey or RGB (step 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
+dg_status dg_jpeg_encode(dg_heap *heap, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);
 
 #endif

@@ -86,7 +86,8 @@ static int random_side(int most)
 static dg_resize_plan random_plan(int most)
 {
     dg_resize_plan plan = {.src_width = random_side(most), .src_height = random_side(most),
-                           .dst_width = random_side(most), .dst_height = random_side(most), .channels = between(1, 4), .depth = 8, .order = between(0, 2), .mode = between(0, 1)};
+                           .dst_width = random_side(most), .dst_height = random_side(most), .channels = between(1, 4),
+                           .depth = 8, .order = between(0, 2), .mode = between(0, 1)};
     plan.src_step = plan.channels == 3 ? between(3, 4) : plan.channels;
     plan.dst_step = plan.channels == 3 ? between(3, 4) : plan.channels;
     int kind = rand() % 4;

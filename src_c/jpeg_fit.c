@@ -1,0 +1,147 @@
+#include <string.h>
+
+#include "jpeg_internal.h"
+
+#if JPEG_LIB_VERSION >= 70
+#define DCT_SIZE(component) ((component)->DCT_h_scaled_size)
+#else
+#define DCT_SIZE(component) ((component)->DCT_scaled_size)
+#endif
+
+enum { ROWS_AT_ONCE = 16 };
+
+/* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
+#define DG_DCT_MARGIN 1.25
+
+/* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
+static int choose_scale(const dg_resize_plan *plan)
+{
+    double width = plan->box.x1 - plan->box.x0, height = plan->box.y1 - plan->box.y0;
+    for (int eighths = 1; eighths < 8; eighths *= 2)
+        if (width * eighths / 8 >= plan->dst_width * DG_DCT_MARGIN && height * eighths / 8 >= plan->dst_height * DG_DCT_MARGIN)
+            return eighths;
+    return 8;
+}
+
+static void begin(dg_jpeg *jpeg, dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *out, size_t stride)
+{
+    if (dg_resizer_begin(resizer, plan, out, stride, jpeg->error) != DG_OK)
+        dg_jpeg_give_up(jpeg, jpeg->error->status, "%s", "no memory to resample with");
+}
+
+/* Pushes row `y` of what is being decoded, if it is one of those that count. Destination rows that are complete. */
+static int push(dg_resizer *resizer, int y, const uint8_t *row)
+{
+    int first_column, columns, first, rows;
+    dg_resizer_source(resizer, &first_column, &columns, &first, &rows);
+    return y >= first && y < first + rows ? dg_resizer_push_row(resizer, row) : 0;
+}
+
+/* Pixels as dg_jpeg_decode gives them, a few rows at a time. */
+static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
+{
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    dg_resize_plan plan = *wanted;
+    dg_resizer *resizer = jpeg->resizers[0];
+    JSAMPROW rows[ROWS_AT_ONCE];
+    int cmyk = info->out_color_space == JCS_CMYK;
+    if (info->out_color_space == JCS_EXT_RGBA)
+        info->out_color_space = JCS_EXT_RGB; /* three channels are less to resample than four */
+    jpeg_start_decompress(info);
+    plan.src_width = (int)info->output_width;
+    plan.src_height = (int)info->output_height;
+    plan.channels = plan.src_step = image->channels;
+    plan.dst_step = image->step;
+    plan.depth = 8;
+    begin(jpeg, resizer, &plan, image->buffer.data, dg_image_stride(image));
+    size_t stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_step);
+    uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1)), *rgb = band + stride * ROWS_AT_ONCE;
+    for (int i = 0; i < ROWS_AT_ONCE; i++)
+        rows[i] = band + i * stride;
+    while (info->output_scanline < info->output_height) {
+        int y = (int)info->output_scanline, count = (int)jpeg_read_scanlines(info, rows, ROWS_AT_ONCE);
+        for (int i = 0; i < count; i++) {
+            if (cmyk)
+                dg_jpeg_cmyk_to_rgb(rows[i], rgb, plan.src_width, 3);
+            push(resizer, y + i, cmyk ? rgb : rows[i]);
+        }
+    }
+}
+
+/* Luma and chroma as they are stored, each with its own scale. */
+static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
+{
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    int count = info->num_components, done = 0, y[3] = {0}, complete[3] = {0};
+    size_t plane = (size_t)wanted->dst_width * wanted->dst_height, size = 0;
+    JSAMPROW rows[3][MAX_SAMP_FACTOR * 16];
+    JSAMPARRAY bands[3] = {rows[0], rows[1], rows[2]};
+    info->raw_data_out = TRUE;
+    info->out_color_space = info->jpeg_color_space;
+    info->scale_num = (unsigned)choose_scale(wanted);
+    info->scale_denom = 8;
+    jpeg_start_decompress(info);
+    uint8_t *planes = count == 1 ? image->buffer.data : dg_jpeg_reserve(jpeg, &jpeg->planes, 3 * plane);
+    for (int c = 0; c < count; c++) {
+        jpeg_component_info *component = &info->comp_info[c];
+        int dct = DCT_SIZE(component);
+        dg_resize_plan plan = *wanted;
+        double sx = (double)component->h_samp_factor * dct / (info->max_h_samp_factor * 8);
+        double sy = (double)component->v_samp_factor * dct / (info->max_v_samp_factor * 8);
+        plan.box = (dg_box){wanted->box.x0 * sx, wanted->box.y0 * sy, wanted->box.x1 * sx, wanted->box.y1 * sy};
+        plan.src_width = (int)component->downsampled_width;
+        plan.src_height = (int)component->downsampled_height;
+        plan.channels = plan.src_step = plan.dst_step = 1;
+        plan.depth = 8;
+        begin(jpeg, jpeg->resizers[c], &plan, planes + c * plane, (size_t)wanted->dst_width);
+        size += (size_t)component->width_in_blocks * dct * component->v_samp_factor * dct;
+    }
+    uint8_t *row = dg_jpeg_reserve(jpeg, &jpeg->band, size);
+    for (int c = 0; c < count; c++) {
+        jpeg_component_info *component = &info->comp_info[c];
+        for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component); i++, row += component->width_in_blocks * DCT_SIZE(component))
+            rows[c][i] = row;
+    }
+    while (info->output_scanline < info->output_height) {
+        jpeg_read_raw_data(info, bands, (JDIMENSION)info->max_v_samp_factor * 16);
+        for (int c = 0; c < count; c++) {
+            jpeg_component_info *component = &info->comp_info[c];
+            for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component); i++)
+                if (y[c] < (int)component->downsampled_height) {
+                    int now = push(jpeg->resizers[c], y[c]++, rows[c][i]);
+                    complete[c] = now > complete[c] ? now : complete[c];
+                }
+        }
+        for (; count == 3 && done < complete[0] && done < complete[1] && done < complete[2]; done++) {
+            const uint8_t *luma = planes + (size_t)done * wanted->dst_width;
+            dg_ycc_to_rgb(luma, luma + plane, luma + 2 * plane, image->buffer.data + done * dg_image_stride(image),
+                          (size_t)wanted->dst_width, image->step);
+        }
+    }
+}
+
+dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
+                      const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error)
+{
+    memset(image, 0, sizeof *image);
+    memset(&jpeg->info, 0, sizeof jpeg->info);
+    error->status = DG_OK;
+    if (setjmp(jpeg->escape) == 0) {
+        dg_jpeg_open(jpeg, data, size, options, error);
+        int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+        int step = channels == 3 && options->rgbx ? 4 : channels;
+        if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
+            dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
+        J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
+        if (plan->mode == DG_RESIZE_FAST && (stored == JCS_YCbCr || stored == JCS_GRAYSCALE))
+            fit_planes(jpeg, plan, image);
+        else
+            fit_rows(jpeg, plan, image);
+        dg_jpeg_check_whole(jpeg);
+        *damaged = jpeg->damaged;
+    }
+    jpeg_destroy_decompress(&jpeg->info);
+    if (error->status != DG_OK)
+        dg_image_free(image);
+    return error->status;
+}

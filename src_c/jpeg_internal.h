@@ -1,0 +1,42 @@
+/* What jpeg.c, jpeg_fit.c and jpeg_write.c share of one worker's libjpeg objects. Not for others. */
+#ifndef DG_JPEG_INTERNAL_H
+#define DG_JPEG_INTERNAL_H
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+#include "file.h"
+#include "jpeg.h"
+
+struct dg_jpeg {
+    dg_heap *heap;
+    struct jpeg_decompress_struct info;
+    struct jpeg_error_mgr errors;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf escape; /* where libjpeg's errors and ours land: set by whoever calls into libjpeg */
+    const dg_decode_options *options;
+    dg_error *error;
+    int ended;          /* the bytes ran out, and an end marker was made up */
+    int starved;        /* entropy-coded data was missing: pixels are grey that should not be */
+    int damaged;        /* libjpeg met data that cannot be right, and went on */
+    dg_scratch band;    /* rows on their way */
+    dg_scratch planes;  /* luma and chroma at the target's size, before they become RGB */
+    dg_resizer *resizers[3];
+};
+
+/* Leaves for `escape` with an error. */
+void dg_jpeg_give_up(dg_jpeg *jpeg, dg_status status, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
+/* Reads the header and applies the limits; the output colour space is set to grey, RGB(X) or, for four components, CMYK. */
+void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_error *error);
+/* When every row is out: gives up if some of them are made up and nobody wants such. */
+void dg_jpeg_check_whole(dg_jpeg *jpeg);
+/* `count` pixels of a CMYK row. Pillow reads every CMYK JPEG as Adobe writes it, inverted, and so do we: what is stored is
+ * 255 - ink. */
+void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step);
+/* Room in `scratch`, or gives up. */
+uint8_t *dg_jpeg_reserve(dg_jpeg *jpeg, dg_scratch *scratch, size_t size);
+
+#endif
