@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 # library: (pkg-config name, oldest version that will do, what Debian and Homebrew call it)
 LIBRARIES = {
     "libjpeg-turbo": ("libjpeg", "2.0", "libjpeg62-turbo-dev (Debian), jpeg-turbo (Homebrew)"),
+    "libwebp": ("libwebp", "0.6", "libwebp-dev (Debian), webp (Homebrew)"),
     "zlib": ("zlib", "1.2.11", "zlib1g-dev (Debian), zlib (Homebrew)"),
     "libdeflate": ("libdeflate", "1.8", "libdeflate-dev (Debian), libdeflate (Homebrew)"),
 }
@@ -55,7 +56,7 @@ class Build(build_ext):
     def build_extensions(self):
         compile_flags, link_flags = find_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")
-        own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
+        own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wno-unused-function"]
         if sanitize:
             kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
             own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]
@@ -82,6 +83,7 @@ setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
         module("_ring"),
+        module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
         module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
         module("_pool", sorted(glob.glob("src_c/*.c"))),
     ],

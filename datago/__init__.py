@@ -1,5 +1,6 @@
 """datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL."""
 
+from datago._buckets import aspect_buckets
 from datago._sample import ImagePayload, LatentPayload, Sample
 from datago.client import DatagoClient, live_cleanup_threads
 from datago.dataset import DatagoIterDataset
@@ -15,6 +16,7 @@ __all__ = [
     "Sample",
     "SampleError",
     "SourceError",
+    "aspect_buckets",
     "initialize_logging",
     "live_cleanup_threads",
 ]

@@ -11,7 +11,7 @@ cdef extern from "status.h" nogil:
         DG_OK
         DG_CANCELLED
         DG_NO_MEMORY
-        DG_STATUS_COUNT
+        DG_UNSUPPORTED
 
     ctypedef struct dg_error:
         dg_status status
@@ -53,20 +53,68 @@ cdef extern from "file.h" nogil:
     dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
 
 
-cdef extern from "codec.h" nogil:
-    ctypedef struct dg_codec:
-        pass
+cdef extern from "buckets.h" nogil:
+    ctypedef struct dg_bucket:
+        int width, height
+
+    dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
+                               dg_bucket **buckets, size_t *count, dg_error *error)
+
+
+cdef extern from "process.h" nogil:
+    ctypedef enum dg_format:
+        DG_FORMAT_JPEG
+        DG_FORMAT_PNG
+        DG_FORMAT_HTML
+
+    ctypedef enum dg_role:
+        DG_ROLE_IMAGE
+        DG_ROLE_MASK
+        DG_ROLE_ADDITIONAL
+
+    ctypedef enum dg_encoding:
+        DG_ENCODE_NOT
+        DG_ENCODE_PNG
+        DG_ENCODE_JPEG
+
+    ctypedef enum dg_resize_mode:
+        DG_RESIZE_EXACT
+        DG_RESIZE_FAST
 
     ctypedef struct dg_decode_options:
         uint64_t max_pixels
-        bint rgbx
-        bint accept_truncated
+        bint rgbx, accept_truncated, accept_damaged
         const atomic_int *stop
 
-    dg_codec *dg_codec_new(dg_heap *heap)
-    void dg_codec_free(dg_codec *codec)
-    dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                              dg_image *image, dg_error *error)
+    ctypedef struct dg_process_options:
+        dg_decode_options decode
+        const dg_bucket *buckets
+        size_t bucket_count
+        dg_resize_mode mode
+        bint orient, nearest_masks, rgb8
+        uint8_t background[3]
+        dg_encoding encoding
+        int quality, chroma
+
+    ctypedef struct dg_picture:
+        dg_image image
+        bint encoded
+        int original_width, original_height
+        bint damaged
+
+    ctypedef struct dg_size:
+        int width, height
+
+    ctypedef struct dg_worker:
+        pass
+
+    dg_worker *dg_worker_new(dg_heap *heap)
+    void dg_worker_free(dg_worker *worker)
+    dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
+                         const dg_process_options *options, dg_size *bucket, dg_format *format, dg_picture *picture,
+                         dg_error *error)
+    dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
+                                dg_size *bucket, dg_picture *picture, dg_error *error)
 
 
 cdef extern from "color.h" nogil:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The worker pool: native threads between two rings. No thread of it ever holds the GIL.
+"""The worker pool: native threads between two rings, outside the GIL but for formats that only Pillow knows.
 
-    feeder: submit ──► work ring ──► worker: read → decode → hand over ──► ready ring ──► take: reader
+    feeder: submit ──► work ring ──► worker: read → process → hand over ──► ready ring ──► take: reader
 
 A pool lives once: it is born running; `finish` (no more input) or `stop` (no more anything) ends it; `join` says when the last
 thread has left. What is still inside then is freed with the pool.
@@ -9,18 +9,25 @@ thread has left. What is still inside then is freed with the pool.
 import os
 
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.buffer cimport PyBUF_READ
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
 from posix.unistd cimport getpid
 
 from datago._pixels cimport (
-    DG_NO_MEMORY, DG_OK, atomic_int, dg_codec, dg_codec_decode, dg_codec_free, dg_codec_new, dg_decode_options,
-    dg_fail, dg_file_read, dg_heap, dg_heap_free, dg_heap_new, dg_scratch, dg_scratch_free,
+    DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
+    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_error, dg_fail, dg_file_read, dg_format,
+    dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
+    dg_scratch, dg_scratch_free, dg_size, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_pop, ring_push,
 )
 from datago._sample cimport Item, Part, item_free, item_new, item_result
+from datago._sample import Failure
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_cond_t, pthread_join, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
@@ -35,7 +42,8 @@ cdef struct Engine:
     Ring *work
     Ring *ready
     dg_heap *heap
-    dg_decode_options options
+    dg_process_options options
+    dg_bucket *buckets        # what options.buckets points at
     uint64_t max_file_bytes
     atomic_int stop           # decoders look at it between rows
     atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
@@ -46,25 +54,28 @@ cdef struct Engine:
     bint joined
     int64_t limit             # good samples wanted
     int64_t credits           # how many more items may be let in before that many good ones could come of it
-    uint64_t seen, delivered, failed, skipped
+    uint64_t seen, delivered, failed, skipped, damaged
     Item *left_over
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
-cdef void work_on(Engine *engine, dg_codec *codec, dg_scratch *scratch, Item *item) noexcept nogil:
-    """Read, decode: every part of one sample. A failure stays in item.error; it never ends the worker."""
-    cdef dg_decode_options options = engine.options
+cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
+    """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
+    cdef dg_process_options options = engine.options
+    cdef dg_size bucket = dg_size(0, 0)
+    cdef dg_format format
     cdef const uint8_t *data
     cdef size_t size
     cdef Part *part
+    cdef dg_status status
     cdef int i
     if item.error.status != DG_OK:
-        return
-    if codec == NULL:
+        return  # the source found it broken: it only travels along
+    if tools == NULL:
         dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
         return
-    options.rgbx = engine.rgbx
+    options.decode.rgbx = engine.rgbx
     for i in range(item.part_count):
         part = &item.parts[i]
         data, size = part.data, part.size
@@ -72,24 +83,57 @@ cdef void work_on(Engine *engine, dg_codec *codec, dg_scratch *scratch, Item *it
             if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
                 return
             data = scratch.data
-        if dg_codec_decode(codec, data, size, &options, &part.image, &item.error) != DG_OK:
+        status = dg_process(tools, data, size, part.role, &options, &bucket, &format, &part.picture, &item.error)
+        if status == DG_UNSUPPORTED and format != DG_FORMAT_JPEG and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
+            status = pillow_process(engine, tools, data, size, part, &options, &bucket, &item.error)
+        item.error.status = status
+        if status != DG_OK:
             return
-        part.original_width = part.image.width
-        part.original_height = part.image.height
+
+
+cdef dg_status pillow_process(Engine *engine, dg_worker *tools, const uint8_t *data, size_t size, Part *part,
+                              const dg_process_options *options, dg_size *bucket, dg_error *error) noexcept nogil:
+    """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
+    cdef int orientation = 1
+    cdef dg_status status
+    with gil:
+        status = pillow_decode(engine, data, size, options, &part.picture.image, &orientation, error)
+    if status != DG_OK:
+        return status
+    return dg_process_pixels(tools, orientation, part.role, options, bucket, &part.picture, error)
+
+
+cdef dg_status pillow_decode(Engine *engine, const uint8_t *data, size_t size, const dg_process_options *options,
+                             dg_image *image, int *orientation, dg_error *error) noexcept:
+    try:
+        from datago.fallback import decode
+        found = decode(PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ), options.decode.max_pixels)
+        if isinstance(found, Failure):
+            if found.text:  # else what the native path said stands: the bytes, or the format's name
+                text = found.text.encode("utf-8", "replace")[:sizeof(error.text) - 1]
+                memcpy(error.text, <const char *>text, len(text) + 1)
+            return dg_status_find(found.reason.encode())
+        pixels, width, height, channels, depth, orientation[0] = found
+        if dg_image_alloc(engine.heap, width, height, channels, channels, depth, image) != DG_OK:
+            return dg_fail(error, DG_NO_MEMORY, "no memory for the pixels")
+        memcpy(image.buffer.data, <const char *>pixels, min(<size_t>len(pixels), image.buffer.size))
+        return DG_OK
+    except BaseException:  # the fallback could not even be imported, or memory is short
+        return dg_fail(error, DG_UNSUPPORTED, "Pillow cannot be used")
 
 
 cdef void *worker(void *argument) noexcept nogil:
     cdef Engine *engine = <Engine *>argument
-    cdef dg_codec *codec = dg_codec_new(engine.heap)
+    cdef dg_worker *tools = dg_worker_new(engine.heap)
     cdef dg_scratch scratch = dg_scratch(NULL, 0)
     cdef void *item
     cdef bint last
     dg_thread_name("datago worker")
     while ring_pop(engine.work, &item, -1) == RING_OK:
-        work_on(engine, codec, &scratch, <Item *>item)
+        work_on(engine, tools, &scratch, <Item *>item)
         if ring_push(engine.ready, item, -1) != RING_OK:
             leave_over(engine, <Item *>item)
-    dg_codec_free(codec)
+    dg_worker_free(tools)
     dg_scratch_free(&scratch)
     pthread_mutex_lock(&engine.lock)
     engine.working -= 1
@@ -145,8 +189,8 @@ cdef class Pool:
         threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
         work_capacity, ready_capacity: items the rings hold, at least 1.
         limit: good samples after which the stream ends; failures do not count.
-        max_pixels, max_file_bytes: pictures and files beyond are failures.
-        rgbx: store RGB as four bytes a pixel; can be changed later by `take`.
+        max_file_bytes: larger files are failures.
+        image: a checked image_config (config.IMAGE has its keys).
     """
 
     cdef Engine *engine
@@ -154,8 +198,8 @@ cdef class Pool:
     cdef int started
     cdef int pid
 
-    def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit, uint64_t max_pixels,
-                  uint64_t max_file_bytes):
+    def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit,
+                  uint64_t max_file_bytes, image):
         cdef int failed = 0
         cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
         self.pid = getpid()
@@ -172,8 +216,7 @@ cdef class Pool:
         if engine.work == NULL or engine.ready == NULL or engine.heap == NULL:
             raise MemoryError
         engine.limit = engine.credits = limit
-        engine.options.max_pixels = max_pixels
-        engine.options.stop = &engine.stop
+        self.set_options(image)
         engine.max_file_bytes = max_file_bytes
         engine.alive = engine.working = threads
         while self.started < threads and failed == 0:
@@ -186,6 +229,28 @@ cdef class Pool:
         if self.started == 0:
             raise OSError(failed, f"no worker thread could be started: {os.strerror(failed)}")
 
+    cdef set_options(self, image):
+        cdef dg_process_options *options = &self.engine.options
+        cdef dg_error error
+        options.decode.max_pixels = image.max_pixels
+        options.decode.accept_truncated = image.on_truncated == "accept"
+        options.decode.accept_damaged = image.on_damaged == "accept"
+        options.decode.stop = &self.engine.stop
+        options.mode = DG_RESIZE_EXACT if image.resize_mode == "exact" else DG_RESIZE_FAST
+        options.orient = image.apply_exif_orientation
+        options.nearest_masks = image.mask_resample == "nearest"
+        options.rgb8 = image.image_to_rgb8
+        options.background = image.background
+        if image.pre_encode_images:
+            options.encoding = DG_ENCODE_JPEG if image.encode_format == "jpeg" else DG_ENCODE_PNG
+        options.quality = max(1, min(100, image.jpeg_quality))
+        options.chroma = int(image.jpeg_chroma)
+        if image.crop_and_resize:
+            if dg_buckets_build(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio,
+                                image.max_aspect_ratio, &self.engine.buckets, &options.bucket_count, &error) != DG_OK:
+                raise ValueError(error.text.decode())
+            options.buckets = self.engine.buckets
+
     def __dealloc__(self):
         cdef Engine *engine = self.engine
         if engine == NULL or self.pid != getpid():
@@ -197,6 +262,7 @@ cdef class Pool:
         ring_free(engine.work)
         ring_free(engine.ready)
         dg_heap_free(engine.heap)
+        free(engine.buckets)
         pthread_cond_destroy(&engine.changed)
         pthread_mutex_destroy(&engine.lock)
         PyMem_RawFree(self.threads)
@@ -246,6 +312,7 @@ cdef class Pool:
         cdef bint good
         cdef RingState state
         cdef double wait, deadline = 0
+        cdef int i
         if convert and not engine.rgbx:
             engine.rgbx = 1
         state = ring_pop(engine.ready, &item, 0)
@@ -269,6 +336,8 @@ cdef class Pool:
         pthread_mutex_lock(&engine.lock)
         if good:
             engine.delivered += 1
+            for i in range((<Item *>item).part_count):
+                engine.damaged += (<Item *>item).parts[i].picture.damaged
         else:
             engine.failed += 1
             engine.credits += 1  # a failure does not count towards the limit
@@ -317,13 +386,14 @@ cdef class Pool:
         return left
 
     def counts(self) -> dict:
-        """seen, delivered, failed, skipped, in_flight (seen is their sum), threads, and both rings' counts: integers."""
+        """seen, delivered, failed, skipped, in_flight (seen is their sum), damaged, threads, and both rings' counts: integers."""
         cdef Engine *engine = self.engine
         pthread_mutex_lock(&engine.lock)
         seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
+        damaged = engine.damaged
         pthread_mutex_unlock(&engine.lock)
         return {
             "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped,
-            "in_flight": seen - delivered - failed - skipped, "threads": self.started,
+            "in_flight": seen - delivered - failed - skipped, "damaged": damaged, "threads": self.started,
             "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
         }

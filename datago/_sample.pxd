@@ -5,23 +5,15 @@
 # that has them holds the GIL. Workers never look at them.
 from libc.stdint cimport uint8_t
 
-from datago._pixels cimport dg_error, dg_image
-
-cdef enum Role:
-    ROLE_IMAGE = 0       # the main image: it decides the bucket
-    ROLE_MASK = 1
-    ROLE_ADDITIONAL = 2
+from datago._pixels cimport dg_error, dg_picture, dg_role
 
 cdef struct Part:
-    Role role
+    dg_role role         # the first part decides the bucket
     const char *name     # key in masks / additional_images; NULL for the main image
     const char *path     # a file to read, or NULL:
     const uint8_t *data  # the bytes themselves
     size_t size
-    dg_image image       # the result; encoded bytes if `encoded`
-    bint encoded
-    int original_width   # as decoded, before crop and resize; pixels
-    int original_height
+    dg_picture picture   # the result
 
 cdef struct Item:
     void *meta           # dict of Sample's other fields, owned; NULL: the id is the first part's path

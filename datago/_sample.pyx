@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy
 
 from datago._pixels cimport (
-    DG_OK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_rgb_to_rgbx,
-    dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
+    DG_OK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_picture,
+    dg_rgb_to_rgbx, dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
 )
 
 cdef extern from *:
@@ -380,23 +380,23 @@ cdef Item *item_new(object entry) except NULL:
 cdef void item_free(Item *item) noexcept:
     cdef int i
     for i in range(item.part_count):
-        dg_image_free(&item.parts[i].image)
+        dg_image_free(&item.parts[i].picture.image)
     if item.meta != NULL:
         Py_DECREF(<object>item.meta)
     PyMem_RawFree(item)
 
 
-cdef ImagePayload payload_of(Part *part):
+cdef ImagePayload payload_of(dg_picture *picture):
     cdef ImagePayload payload = ImagePayload.__new__(ImagePayload)
-    payload.width = part.image.width
-    payload.height = part.image.height
-    payload.original_width = part.original_width
-    payload.original_height = part.original_height
-    payload.channels = -1 if part.encoded else part.image.channels
-    payload.bit_depth = part.image.depth
-    payload.is_encoded = part.encoded
-    payload._step = part.image.step
-    payload._data = adopt(&part.image.buffer)
+    payload.width = picture.image.width
+    payload.height = picture.image.height
+    payload.original_width = picture.original_width
+    payload.original_height = picture.original_height
+    payload.channels = -1 if picture.encoded else picture.image.channels
+    payload.bit_depth = picture.image.depth
+    payload.is_encoded = picture.encoded
+    payload._step = picture.image.step
+    payload._data = adopt(&picture.image.buffer)
     return payload
 
 
@@ -410,7 +410,7 @@ cdef object item_result(Item *item, bint convert):
         sample.id = os.fsdecode(item.name)
         sample.source = "filesystem"
         sample.attributes = "{}"
-        sample.image = payload_of(&item.parts[0])
+        sample.image = payload_of(&item.parts[0].picture)
         sample.masks, sample.additional_images, sample.latents = {}, {}, {}
         sample.coca_embedding, sample.tags = [], []
         return auto_convert(sample) if convert else sample

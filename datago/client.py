@@ -36,8 +36,7 @@ class _Pass:
         self.source.open()
         threads = configuration.worker_count(config.limit)
         ready = config.samples_buffer_size
-        self.pool = Pool(threads, max(WORK_AHEAD, 2 * ready), ready, config.limit, config.image_config.max_pixels,
-                         config.max_file_bytes)
+        self.pool = Pool(threads, max(WORK_AHEAD, 2 * ready), ready, config.limit, config.max_file_bytes, config.image_config)
         if self.pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
         self.error = None  # what ended the source, if it did not end by itself
@@ -269,6 +268,7 @@ class DatagoClient:
         Returns:
             A dict: `seen` = `delivered` + `failed` + `skipped` + `in_flight` (integers); `failures` (reason → count);
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
+            `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
             `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
@@ -277,7 +277,7 @@ class DatagoClient:
             running = self._pass
             failures, last = dict(self._failures), list(self._last_failures)
         ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
-        counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "in_flight", "threads"), 0)
+        counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "in_flight", "damaged", "threads"), 0)
         counts.update(work_ring=ring, ready_ring=dict(ring))
         skips = {}
         if running is not None:

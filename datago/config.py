@@ -9,6 +9,8 @@ import os
 import warnings
 from types import SimpleNamespace
 
+from datago._buckets import aspect_buckets
+
 REQUIRED = object()
 MOST = 2**63 - 1
 
@@ -34,7 +36,15 @@ def choice(*names):
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
 PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
+COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 OBJECT = (lambda value: isinstance(value, dict)), "an object"
+
+
+
+def _is_colour(value):
+    level = integer(0, 255)[0]
+    return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
+
 
 # section: {key: (check and what it wants, default)}
 TOP = {
@@ -51,6 +61,22 @@ SOURCES = {
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
 }
 IMAGE = {
+    "crop_and_resize": (BOOL, False),
+    "default_image_size": (integer(0, 2**16), 0),
+    "downsampling_ratio": (integer(0, 2**16), 0),
+    "min_aspect_ratio": (number(0), 0),
+    "max_aspect_ratio": (number(0), 0),
+    "resize_mode": (choice("fast", "exact"), "fast"),
+    "mask_resample": (choice("lanczos", "nearest"), "lanczos"),
+    "image_to_rgb8": (BOOL, False),
+    "background": (COLOUR, 128),
+    "pre_encode_images": (BOOL, False),
+    "encode_format": (choice("png", "jpeg"), "png"),
+    "jpeg_quality": (integer(0, 255), 92),
+    "jpeg_chroma": (choice("444", "422", "420"), "444"),
+    "apply_exif_orientation": (BOOL, True),
+    "on_truncated": (choice("error", "accept"), "error"),
+    "on_damaged": (choice("error", "accept"), "accept"),
     "max_pixels": (integer(1), 2**28),
 }
 # Keys that older examples carry and nothing ever read: known, and silent.
@@ -83,10 +109,36 @@ def parse(config):
     top = _section("config", config, TOP)
     top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type])
     top.image_config = _section("image_config", top.image_config or {}, IMAGE)
+    _check_image(top.image_config)
     ranks = top.source_config
     if ranks.rank >= ranks.world_size:
         raise ValueError(f"source_config.rank: got {ranks.rank}, wanted less than world_size, which is {ranks.world_size}")
     return top
+
+
+def _check_image(image):
+    if isinstance(image.background, int):
+        image.background = [image.background] * 3
+    if not image.crop_and_resize:
+        return
+    for key in ("default_image_size", "downsampling_ratio", "min_aspect_ratio", "max_aspect_ratio"):
+        if not getattr(image, key):
+            raise ValueError(f"image_config.{key}: missing or 0, wanted a number above 0 with crop_and_resize")
+    if image.max_aspect_ratio < image.min_aspect_ratio:
+        raise ValueError(
+            f"image_config.max_aspect_ratio: got {image.max_aspect_ratio}, wanted at least min_aspect_ratio, which is "
+            f"{image.min_aspect_ratio}"
+        )
+    if image.default_image_size < image.downsampling_ratio:
+        raise ValueError(
+            f"image_config.default_image_size: got {image.default_image_size}, wanted at least downsampling_ratio, which is "
+            f"{image.downsampling_ratio}"
+        )
+    if not aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio):
+        raise ValueError(
+            f"image_config.max_aspect_ratio: got {image.max_aspect_ratio}, wanted more above min_aspect_ratio "
+            f"({image.min_aspect_ratio}): no size with sides that are multiples of {image.downsampling_ratio} lies between them"
+        )
 
 
 def _section(section, given, keys):

@@ -5,8 +5,10 @@
 
 #include "jpeg.h"
 #include "png.h"
+#include "webp.h"
 
 struct dg_codec {
+    dg_heap *heap;
     dg_jpeg *jpeg;
     dg_png *png;
 };
@@ -61,6 +63,7 @@ dg_codec *dg_codec_new(dg_heap *heap)
     dg_codec *codec = calloc(1, sizeof *codec);
     if (!codec)
         return NULL;
+    codec->heap = heap;
     codec->jpeg = dg_jpeg_new(heap);
     codec->png = dg_png_new(heap);
     if (codec->jpeg && codec->png)
@@ -78,19 +81,32 @@ void dg_codec_free(dg_codec *codec)
     free(codec);
 }
 
-dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                          dg_image *image, dg_error *error)
+dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format,
+                          const dg_decode_options *options, dg_image *image, int *damaged, dg_error *error)
 {
     memset(image, 0, sizeof *image);
+    *damaged = 0;
     if (size == 0)
         return dg_fail(error, DG_EMPTY, "no bytes");
-    dg_format format = dg_format_sniff(data, size);
     switch (format) {
-    case DG_FORMAT_JPEG: return dg_jpeg_decode(codec->jpeg, data, size, options, image, error);
+    case DG_FORMAT_JPEG: return dg_jpeg_decode(codec->jpeg, data, size, options, image, damaged, error);
     case DG_FORMAT_PNG: return dg_png_decode(codec->png, data, size, options, image, error);
+    case DG_FORMAT_WEBP: return dg_webp_decode(codec->heap, data, size, options, image, error);
     case DG_FORMAT_UNKNOWN:
         return dg_fail(error, DG_UNSUPPORTED, "no image format begins with the bytes %02x %02x %02x %02x", data[0],
                        size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
     default: return dg_fail(error, DG_UNSUPPORTED, "unsupported format: %s", dg_format_name(format));
     }
+}
+
+dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error)
+{
+    return dg_jpeg_fit(codec->jpeg, data, size, options, plan, image, damaged, error);
+}
+
+dg_status dg_codec_jpeg_components(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                                   int *components, dg_error *error)
+{
+    return dg_jpeg_components(codec->jpeg, data, size, options, components, error);
 }

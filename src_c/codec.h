@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "image.h"
+#include "resize.h"
 
 typedef enum {
     DG_FORMAT_UNKNOWN = 0,
@@ -42,8 +43,17 @@ void dg_codec_free(dg_codec *codec);
 dg_format dg_format_sniff(const uint8_t *data, size_t size);
 const char *dg_format_name(dg_format format); /* e.g. "jpeg", "webp", "unknown" */
 
-/* Decodes one picture. On DG_OK `image` owns a buffer of codec's heap; else it is empty and `error` says why. */
-dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                          dg_image *image, dg_error *error);
+/* Decodes one picture of a format that was sniffed. `*damaged`: see dg_jpeg_decode. On DG_OK `image` owns a buffer of the
+ * codec's heap; else it is empty and `error` says why. */
+dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format,
+                          const dg_decode_options *options, dg_image *image, int *damaged, dg_error *error);
+
+/* Decodes a JPEG and resamples a box of it on the way: see dg_jpeg_fit. */
+dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
+
+/* How many components a JPEG has, by libjpeg's reading of its header. */
+dg_status dg_codec_jpeg_components(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                                   int *components, dg_error *error);
 
 #endif

@@ -246,3 +246,16 @@ dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const 
         dg_image_free(image);
     return error->status;
 }
+
+dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
+                             int *components, dg_error *error)
+{
+    memset(&jpeg->info, 0, sizeof jpeg->info);
+    error->status = DG_OK;
+    if (setjmp(jpeg->escape) == 0) {
+        dg_jpeg_open(jpeg, data, size, options, error);
+        *components = jpeg->info.num_components;
+    }
+    jpeg_destroy_decompress(&jpeg->info);
+    return error->status;
+}

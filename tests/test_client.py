@@ -82,9 +82,10 @@ def test_nothing_but_failures_is_an_error(tmp_path):
 
 def test_timeout_is_neither_end_nor_error(tmp_path):
     """A fifo in the tree's place cannot stall us, so a source that stalls is made: the real pool, fed by nobody."""
+    from datago import config as parsing
     from datago._pool import Pool
 
-    pool = Pool(1, 4, 4, 100, 2**28, 2**30)
+    pool = Pool(1, 4, 4, 100, 2**30, parsing.parse(config(tmp_path)).image_config)
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)

@@ -104,7 +104,7 @@ def test_files_that_change_after_they_were_listed(tmp_path):
     (tmp_path / "04.jpg").write_bytes(b"")
     from datago._pool import Pool
 
-    pool = Pool(2, 8, 8, 100, 2**28, 2**30)
+    pool = Pool(2, 8, 8, 100, 2**30, parsing.parse(config(tmp_path)).image_config)
     pool.submit(listed)
     pool.finish()
     results = []

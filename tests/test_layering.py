@@ -24,9 +24,9 @@ def test_pixels_know_no_python():
             assert not re.search(r'#include "(codec|jpeg|png|file)', path.read_text()), path
 
 
-def test_only_pool_and_sample_know_the_pixels():
+def test_who_knows_the_pixels():
     users = {p.name for p in PACKAGE.glob("*.p[yx]*") if "_pixels" in " ".join(imports(p))}
-    assert users <= {"_pool.pyx", "_sample.pyx", "_sample.pxd"}
+    assert users <= {"_buckets.pyx", "_pool.pyx", "_sample.pyx", "_sample.pxd"}
 
 
 def test_only_the_client_knows_the_pool():

@@ -1,0 +1,56 @@
+"""Formats without a native decoder, through Pillow and whatever plugins it has: called by a worker, with the GIL."""
+
+from datago._sample import Failure
+
+
+def decode(data, max_pixels):
+    """Decodes the first frame of an image.
+
+    Args:
+        data: the file's bytes, a memoryview that is only valid during the call.
+        max_pixels: width x height beyond which the picture is refused.
+
+    Returns:
+        (pixels, width, height, channels, depth, orientation): bytes of interleaved samples without padding (16-bit ones in
+        native byte order), and EXIF's orientation, 1 to 8. Or a Failure; its text is empty where Pillow knows no more than that it
+        does not know the format.
+    """
+    import io
+
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            if width * height > max_pixels:
+                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, max_pixels is {max_pixels}")
+            orientation = image.getexif().get(0x0112, 1)
+            pixels, channels, depth = _samples(image)
+            return pixels, *image.size, channels, depth, orientation if orientation in range(1, 9) else 1
+    except UnidentifiedImageError:
+        return Failure("", "unsupported", "")
+    except Image.DecompressionBombError as error:
+        return Failure("", "too_large", str(error))
+    except MemoryError:
+        return Failure("", "no_memory", "Pillow ran out of memory")
+    except Exception as error:  # plugins raise whatever they like on broken files
+        text = f"{type(error).__name__}: {error}"
+        return Failure("", "truncated" if "truncated" in text.lower() else "corrupt", " ".join(text.split()))
+
+
+def _samples(image):
+    """(bytes, channels, depth) of an opened image: grey, grey + alpha, RGB or RGBA."""
+    mode = image.mode
+    if mode.startswith("I;16") or mode == "I":
+        import numpy
+
+        return numpy.asarray(image).clip(0, 0xFFFF).astype(numpy.uint16).tobytes(), 1, 16
+    if image.format == "GIF" or mode in ("RGBA", "RGBa", "PA") or (mode in ("P", "RGB") and "transparency" in image.info):
+        return image.convert("RGBA").tobytes(), 4, 8
+    if mode in ("1", "L") and "transparency" not in image.info:
+        return image.convert("L").tobytes(), 1, 8
+    if mode in ("1", "L", "LA", "La"):
+        return image.convert("LA").tobytes(), 2, 8
+    if mode in ("F",):
+        raise ValueError("pixels are floating point numbers of no known range")
+    return image.convert("RGB").tobytes(), 3, 8

@@ -1,0 +1,108 @@
+#include "orient.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Where rows become columns, squares of this many pixels are packed first: reading 64 rows of a picture at once would
+ * throw them out of the first cache when their distance is a multiple of 4 kB, as it is for many cameras. */
+enum { SQUARE = 64, WIDEST = 8 /* bytes of a pixel */ };
+
+typedef struct {
+    const uint8_t *in;       /* the pixel that becomes the upper left one */
+    ptrdiff_t across, down;  /* bytes from it to what becomes its right, and its lower, neighbour */
+    uint8_t *out;
+    size_t stride;
+    size_t width, height;    /* of the result */
+} turn;
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* A row out of pixels that lie `across` bytes apart. `bytes` of a pixel is known at compile time. Where four bytes may be
+ * read at any pixel, three are moved as four of which the next pixel overwrites one. */
+INLINE void row_gather(const uint8_t *in, ptrdiff_t across, uint8_t *out, size_t width, const size_t bytes, int slack)
+{
+    size_t x = 0;
+    if (bytes == 3 && slack)
+        for (; x + 1 < width; x++, in += across, out += 3)
+            memcpy(out, in, 4);
+    for (; x < width; x++, in += across, out += bytes)
+        memcpy(out, in, bytes);
+}
+
+INLINE void rows_turn(const turn *turn, const size_t bytes)
+{
+    for (size_t y = 0; y < turn->height; y++) {
+        const uint8_t *in = turn->in + (ptrdiff_t)y * turn->down;
+        uint8_t *out = turn->out + y * turn->stride;
+        if (turn->across > 0)
+            memcpy(out, in, turn->width * bytes);
+        else
+            row_gather(in, -(ptrdiff_t)bytes, out, turn->width, bytes, 0);
+    }
+}
+
+INLINE void square_turn(const turn *turn, size_t left, size_t top, const size_t bytes)
+{
+    enum { PITCH = SQUARE * WIDEST + 64 };
+    uint8_t packed[SQUARE * PITCH + 4];
+    const size_t width = smaller(SQUARE, turn->width - left), height = smaller(SQUARE, turn->height - top);
+    const size_t pitch = SQUARE * bytes + (bytes == 3 ? 4 : 64);
+    const size_t lowest = turn->down > 0 ? top : top + height - 1; /* the column whose pixels come first in memory */
+    for (size_t x = 0; x < width; x++)
+        memcpy(packed + x * pitch, turn->in + (ptrdiff_t)(left + x) * turn->across + (ptrdiff_t)lowest * turn->down,
+               height * bytes);
+    for (size_t y = 0; y < height; y++)
+        row_gather(packed + (turn->down > 0 ? y : height - 1 - y) * bytes, (ptrdiff_t)pitch,
+                   turn->out + (top + y) * turn->stride + left * bytes, width, bytes, 1);
+}
+
+INLINE void image_turn(const turn *turn, int transposed, const size_t bytes)
+{
+    if (!transposed) {
+        rows_turn(turn, bytes);
+        return;
+    }
+    for (size_t top = 0; top < turn->height; top += SQUARE)
+        for (size_t left = 0; left < turn->width; left += SQUARE)
+            square_turn(turn, left, top, bytes);
+}
+
+dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_error *error)
+{
+    /* EXIF's numbers, taken apart: mirrored left to right, top to bottom, and rows become columns. */
+    static const struct { uint8_t mirrored, upended, transposed; } PARTS[9] = {
+        [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {0, 1, 1}, [7] = {1, 1, 1}, [8] = {1, 0, 1},
+    };
+    if (orientation < 2 || orientation > 8)
+        return DG_OK;
+    const size_t bytes = (size_t)image->step * (image->depth / 8), stride = dg_image_stride(image);
+    const int mirrored = PARTS[orientation].mirrored, upended = PARTS[orientation].upended;
+    const int transposed = PARTS[orientation].transposed;
+    dg_image turned;
+    if (dg_image_alloc(heap, transposed ? image->height : image->width, transposed ? image->width : image->height,
+                       image->channels, image->step, image->depth, &turned) != DG_OK)
+        return dg_fail(error, DG_NO_MEMORY, "no memory to turn %d x %d pixels", image->width, image->height);
+    const ptrdiff_t right = mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;
+    const ptrdiff_t below = upended ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
+    turn turn = {
+        .in = image->buffer.data + (mirrored ? stride - bytes : 0) + (upended ? (image->height - 1) * stride : 0),
+        .across = transposed ? below : right,
+        .down = transposed ? right : below,
+        .out = turned.buffer.data,
+        .stride = dg_image_stride(&turned),
+        .width = (size_t)turned.width,
+        .height = (size_t)turned.height,
+    };
+    switch (bytes) {
+    case 1: image_turn(&turn, transposed, 1); break;
+    case 2: image_turn(&turn, transposed, 2); break;
+    case 3: image_turn(&turn, transposed, 3); break;
+    case 4: image_turn(&turn, transposed, 4); break;
+    case 6: image_turn(&turn, transposed, 6); break;
+    default: image_turn(&turn, transposed, WIDEST); break;
+    }
+    dg_image_free(image);
+    *image = turned;
+    return DG_OK;
+}
