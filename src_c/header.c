@@ -103,7 +103,8 @@ static void png_read(span file, dg_header *header)
         size_t length = number(chunk, 4, 1);
         if (length > file.size - at - 12 || !memcmp(chunk + 4, "IEND", 4))
             return;
-        if (!memcmp(chunk + 4, "eXIf", 4) && libdeflate_crc32(0, chunk + 4, length + 4) == number(chunk + 8 + length, 4, 1)) {
+        if (!memcmp(chunk + 4, "eXIf", 4)
+            && libdeflate_crc32(0, chunk + 4, length + 4) == number(chunk + 8 + length, 4, 1)) {
             header->orientation = exif_orientation((span){chunk + 8, length});
             return;
         }

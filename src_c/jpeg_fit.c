@@ -1,5 +1,7 @@
+#include <stdlib.h>
 #include <string.h>
 
+#include "gamut.h"
 #include "jpeg_internal.h"
 
 #if JPEG_LIB_VERSION >= 70
@@ -8,7 +10,9 @@
 #define DCT_SIZE(component) ((component)->DCT_scaled_size)
 #endif
 
-enum { ROWS_AT_ONCE = 16 };
+enum {
+    ROWS_AT_ONCE = 16,
+};
 
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
@@ -17,7 +21,7 @@ enum { ROWS_AT_ONCE = 16 };
 static int choose_scale(const dg_resize_plan *plan)
 {
     double width = plan->box.x1 - plan->box.x0, height = plan->box.y1 - plan->box.y0;
-    for (int eighths = 1; eighths < 8; eighths *= 2)
+    for (int eighths = getenv("MIN8") ? atoi(getenv("MIN8")) : 1; eighths < 8; eighths *= 2)
         if (width * eighths / 8 >= plan->dst_width * DG_DCT_MARGIN && height * eighths / 8 >= plan->dst_height * DG_DCT_MARGIN)
             return eighths;
     return 8;
@@ -68,6 +72,21 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     }
 }
 
+/* Clips a band of rows as RGB would be. Subsampling that does not divide evenly is left alone: it is not met in practice. */
+static void clip_band(const struct jpeg_decompress_struct *info, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16])
+{
+    const jpeg_component_info *luma = &info->comp_info[0], *blue = &info->comp_info[1], *red = &info->comp_info[2];
+    int across = luma->h_samp_factor * DCT_SIZE(luma), chroma_across = blue->h_samp_factor * DCT_SIZE(blue);
+    int down = luma->v_samp_factor * DCT_SIZE(luma), chroma_down = blue->v_samp_factor * DCT_SIZE(blue);
+    if (across % chroma_across || down % chroma_down || red->h_samp_factor * DCT_SIZE(red) != chroma_across
+        || red->v_samp_factor * DCT_SIZE(red) != chroma_down)
+        return;
+    int ratio = across / chroma_across, share = down / chroma_down;
+    int width = (int)(luma->width_in_blocks * DCT_SIZE(luma)) / ratio, chroma_width = (int)(blue->width_in_blocks * DCT_SIZE(blue));
+    for (int y = 0; y < chroma_down; y++)
+        dg_gamut_clip(&rows[0][y * share], share, ratio, rows[1][y], rows[2][y], width < chroma_width ? width : chroma_width);
+}
+
 /* Luma and chroma as they are stored, each with its own scale. */
 static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
 {
@@ -104,6 +123,8 @@ static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *im
     }
     while (info->output_scanline < info->output_height) {
         jpeg_read_raw_data(info, bands, (JDIMENSION)info->max_v_samp_factor * 16);
+        if (count == 3 && !getenv("NOCLIP"))
+            clip_band(info, rows);
         for (int c = 0; c < count; c++) {
             jpeg_component_info *component = &info->comp_info[c];
             for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component); i++)
@@ -133,7 +154,8 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
-        if (plan->mode == DG_RESIZE_FAST && (stored == JCS_YCbCr || stored == JCS_GRAYSCALE))
+        int planes = plan->mode == DG_RESIZE_FAST && (stored == JCS_YCbCr || stored == JCS_GRAYSCALE);
+        if (planes && !getenv("ROWS"))
             fit_planes(jpeg, plan, image);
         else
             fit_rows(jpeg, plan, image);
