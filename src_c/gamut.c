@@ -1,121 +1,120 @@
 #include "gamut.h"
 
+#include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "color.h"
+enum {
+    GROUP = 8,   /* neighbouring chroma samples looked at together … */
+    GAP = 32,    /* … and the distance from one group to the next */
+    NEAR = 20,   /* levels from 0 or 255 within which grain is thought to reach the limit */
+    BINS = 256,  /* of grain, a sixteenth of a level each */
+    STEPS = 16,  /* table entries for each standard deviation … */
+    FURTHEST = 4 /* … up to this many */
+};
 
-enum { SPAN = 32 }; /* chroma samples looked at together: nearly all spans of nearly all pictures need nothing */
+typedef struct {
+    float mean[3]; /* red, green, blue; may be outside 0 to 255 */
+    float grain;   /* standard deviation of the luma, without what changes slowly */
+} group;
 
-/* Both functions are written for the compiler to make vectors of; the two copies differ in the width of those alone. */
+static float excess_table[STEPS * FURTHEST + 1];
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
-static inline __attribute__((always_inline)) int span_is_inside(uint8_t *const luma[], int rows, int ratio, const uint8_t *blue,
-                                                                const uint8_t *red, int width, int start)
+static void fill_table(void)
 {
-    int16_t low[SPAN], high[SPAN];
-    int outside = 0;
-    for (int i = 0; i < width; i++)
-        low[i] = 255, high[i] = 0;
-    for (int row = 0; row < rows; row++) {
-        const uint8_t *y = luma[row] + start * ratio;
-        for (int part = 0; part < ratio; part++)
-            for (int i = 0; i < width; i++) {
-                int16_t level = y[i * ratio + part];
-                low[i] = level < low[i] ? level : low[i];
-                high[i] = level > high[i] ? level : high[i];
-            }
+    for (int i = 0; i <= STEPS * FURTHEST; i++) {
+        double z = (double)i / STEPS;
+        excess_table[i] = (float)(exp(-z * z / 2) / sqrt(2 * M_PI) - z * 0.5 * erfc(z / M_SQRT2));
     }
-    for (int i = 0; i < width; i++) { /* 7 bits of fraction: enough to tell inside from outside */
-        int16_t cb = (int16_t)(blue[i] - 128), cr = (int16_t)(red[i] - 128);
-        int16_t r = (int16_t)(179 * cr >> 7), g = (int16_t)((-44 * cb - 91 * cr) >> 7), b = (int16_t)(227 * cb >> 7);
-        int16_t least = r < g ? r : g, most = r > g ? r : g;
-        least = b < least ? b : least;
-        most = b > most ? b : most;
-        outside |= (low[i] + least < 0) | (high[i] + most > 255);
-    }
-    return !outside;
 }
 
-static inline __attribute__((always_inline)) float clip(float v) { return v < 0 ? 0 : v > 255 ? 255 : v; }
-
-static inline __attribute__((always_inline)) void span_clip(uint8_t *const luma[], int rows, int ratio, uint8_t *blue,
-                                                            uint8_t *red, int width, int start)
+/* What clipping at a limit `distance` away adds to the mean. It is the same from inside and outside. */
+static float excess(float distance, float deviation)
 {
-    float cb[SPAN * 4], cr[SPAN * 4], new_cb[SPAN * 4] = {0}, new_cr[SPAN * 4] = {0};
-    int count = width * ratio;
-    for (int i = 0; i < width; i++)
-        for (int part = 0; part < ratio; part++) {
-            cb[i * ratio + part] = blue[i] - 128.0f;
-            cr[i * ratio + part] = red[i] - 128.0f;
+    float z = fabsf(distance) / deviation * STEPS;
+    return z < STEPS * FURTHEST ? deviation * excess_table[(int)(z + 0.5f)] : 0;
+}
+
+void dg_gamut_begin(dg_gamut *gamut, float scale)
+{
+    pthread_once(&table_once, fill_table);
+    gamut->near = gamut->looked_at = 0;
+    gamut->scale = scale;
+}
+
+void dg_gamut_free(dg_gamut *gamut) { dg_scratch_free(&gamut->groups); }
+
+static dg_status make_room(dg_gamut *gamut)
+{
+    if ((gamut->near + 1) * sizeof(group) <= gamut->groups.capacity)
+        return DG_OK;
+    size_t capacity = gamut->groups.capacity * 2 + 64 * sizeof(group);
+    uint8_t *larger = realloc(gamut->groups.data, capacity);
+    if (!larger)
+        return DG_NO_MEMORY;
+    gamut->groups = (dg_scratch){larger, capacity};
+    return DG_OK;
+}
+
+dg_status dg_gamut_look(dg_gamut *gamut, const uint8_t *luma, int ratio, const uint8_t *blue, const uint8_t *red, int width)
+{
+    for (int x = 0; x + GROUP <= width; x += GAP) {
+        const uint8_t *y = luma + x * ratio;
+        int count = GROUP * ratio, level = 0, cb = 0, cr = 0;
+        for (int i = 0; i < count; i++)
+            level += y[i];
+        for (int i = 0; i < GROUP; i++)
+            cb += blue[x + i], cr += red[x + i];
+        float mean = (float)level / count, mean_cb = (float)cb / GROUP - 128, mean_cr = (float)cr / GROUP - 128;
+        group now = {{mean + 1.402f * mean_cr, mean - 0.344136f * mean_cb - 0.714136f * mean_cr, mean + 1.772f * mean_cb}, 0};
+        gamut->looked_at++;
+        int near = 0;
+        for (int c = 0; c < 3; c++)
+            near |= now.mean[c] < NEAR || now.mean[c] > 255 - NEAR;
+        if (!near)
+            continue;
+        int squares = 0; /* of second differences, whose variance is six times that of the grain */
+        for (int i = 1; i < count - 1; i++) {
+            int bend = y[i - 1] - 2 * y[i] + y[i + 1];
+            squares += bend * bend;
         }
-    for (int row = 0; row < rows; row++) {
-        uint8_t *y = luma[row] + start * ratio;
-        for (int i = 0; i < count; i++) {
-            float r = clip(y[i] + 1.402f * cr[i]), g = clip(y[i] - 0.344136f * cb[i] - 0.714136f * cr[i]);
-            float b = clip(y[i] + 1.772f * cb[i]), level = 0.299f * r + 0.587f * g + 0.114f * b;
-            y[i] = (uint8_t)(level + 0.5f);
-            new_cb[i] += (b - level) * (1 / 1.772f);
-            new_cr[i] += (r - level) * (1 / 1.402f);
-        }
+        now.grain = sqrtf((float)squares / (6 * (count - 2)));
+        if (make_room(gamut) != DG_OK)
+            return DG_NO_MEMORY;
+        ((group *)gamut->groups.data)[gamut->near++] = now;
     }
-    for (int i = 0; i < width; i++) {
-        float sum_cb = 0, sum_cr = 0, share = 1.0f / (float)(rows * ratio);
-        for (int part = 0; part < ratio; part++) {
-            sum_cb += new_cb[i * ratio + part];
-            sum_cr += new_cr[i * ratio + part];
-        }
-        blue[i] = (uint8_t)(sum_cb * share + 128.5f);
-        red[i] = (uint8_t)(sum_cr * share + 128.5f);
+    return DG_OK;
+}
+
+/* Half of the groups have no more grain than this. */
+static float median_grain(const group *groups, size_t count)
+{
+    size_t bins[BINS] = {0}, seen = 0;
+    int bin = 0;
+    for (size_t i = 0; i < count; i++) {
+        int place = (int)(groups[i].grain * 16);
+        bins[place < BINS ? place : BINS - 1]++;
     }
+    while (bin < BINS - 1 && (seen += bins[bin]) * 2 < count)
+        bin++;
+    return (bin + 0.5f) / 16;
 }
 
-static inline __attribute__((always_inline)) void row_clip(uint8_t *const luma[], int rows, int ratio, uint8_t *blue, uint8_t *red,
-                                                           int width)
+double dg_gamut_shift(const dg_gamut *gamut)
 {
-    for (int x = 0; x < width; x += SPAN) {
-        int span = width - x < SPAN ? width - x : SPAN;
-        if (!span_is_inside(luma, rows, ratio, blue + x, red + x, span, x))
-            span_clip(luma, rows, ratio, blue + x, red + x, span, x);
+    const group *groups = (const group *)gamut->groups.data;
+    double shift[3] = {0}, largest = 0;
+    if (gamut->near == 0)
+        return 0;
+    float most = 1.5f * median_grain(groups, gamut->near); /* more than that is texture */
+    for (size_t i = 0; i < gamut->near; i++) {
+        float deviation = (groups[i].grain < most ? groups[i].grain : most) * gamut->scale;
+        for (int c = 0; c < 3 && deviation > 0; c++)
+            shift[c] += excess(groups[i].mean[c], deviation) - excess(255 - groups[i].mean[c], deviation);
     }
-}
-
-/* Subsampling by one and two is nearly everything there is: with the number known the loops become vectors. */
-static inline __attribute__((always_inline)) void clip_by_ratio(uint8_t *const luma[], int rows, int ratio, uint8_t *blue,
-                                                                uint8_t *red, int width)
-{
-    if (ratio == 1)
-        row_clip(luma, rows, 1, blue, red, width);
-    else if (ratio == 2)
-        row_clip(luma, rows, 2, blue, red, width);
-    else if (ratio <= 4)
-        row_clip(luma, rows, ratio, blue, red, width);
-}
-
-static void clip_generic(uint8_t *const luma[], int rows, int ratio, uint8_t *blue, uint8_t *red, int width)
-{
-    clip_by_ratio(luma, rows, ratio, blue, red, width);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void clip_avx2(uint8_t *const luma[], int rows, int ratio, uint8_t *blue, uint8_t *red,
-                                                      int width)
-{
-    clip_by_ratio(luma, rows, ratio, blue, red, width);
-}
-#endif
-
-static void (*clip_row)(uint8_t *const[], int, int, uint8_t *, uint8_t *, int) = clip_generic;
-
-static void choose(void)
-{
-#ifdef __x86_64__
-    if (dg_simd_choice() == DG_SIMD_AVX2)
-        clip_row = clip_avx2;
-#endif
-}
-
-void dg_gamut_clip(uint8_t *const luma[], int rows, int ratio, uint8_t *blue, uint8_t *red, int width)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, choose);
-    clip_row(luma, rows, ratio, blue, red, width);
+    for (int c = 0; c < 3; c++)
+        largest = fabs(shift[c]) > largest ? fabs(shift[c]) : largest;
+    return largest / (double)gamut->looked_at;
 }

@@ -1,16 +1,27 @@
-/* Luma and chroma that make no RGB colour: saturated, and dark or noisy.
+/* Will resampling luma and chroma as they are stored shift the picture's colours?
  *
- * Who decodes to RGB clips such pixels one by one; who resamples the stored planes first does not, and the mean of clipped
- * grain is not the clipped mean: a dark channel of a saturated picture comes out up to two levels darker. So the planes are
- * clipped here as RGB would be, before they are resampled. */
+ * Who decodes to RGB clips pixels that make no colour (saturated, and dark or noisy) one by one. Who decodes at a reduced size
+ * and resamples planes averages first, and the mean of clipped grain is not the clipped mean: a dark channel of a saturated,
+ * grainy picture comes out up to two levels darker. A dg_gamut looks at a few groups of neighbouring samples on the way and
+ * tells what shift of a channel's mean that makes, from how near the groups are to the limits and how grainy they are there.
+ * For normal grain of deviation s around a mean m, clipping at 0 adds s * (phi(m/s) - m/s * (1 - Phi(m/s))). */
 #ifndef DG_GAMUT_H
 #define DG_GAMUT_H
 
-#include <stdint.h>
+#include "file.h"
 
-/* One row of chroma with the `rows` rows of luma that belong to it, `ratio` samples of luma to one of chroma: where a pixel
- * is outside of RGB, its luma and its share of the chroma become those of the clipped pixel. `width` counts chroma samples;
- * luma has at least width * ratio. */
-void dg_gamut_clip(uint8_t *const luma[], int rows, int ratio, uint8_t *blue, uint8_t *red, int width);
+typedef struct {
+    dg_scratch groups; /* near the limits: all others add nothing */
+    size_t near, looked_at;
+    float scale;       /* grain of full-size pixels over that of decoded ones */
+} dg_gamut;
+
+/* For a picture decoded at 1/scale of its size. */
+void dg_gamut_begin(dg_gamut *gamut, float scale);
+/* Looks at one row: `ratio` samples of luma to one of chroma, `width` samples of chroma. DG_NO_MEMORY. */
+dg_status dg_gamut_look(dg_gamut *gamut, const uint8_t *luma, int ratio, const uint8_t *blue, const uint8_t *red, int width);
+/* The largest expected shift of a channel's mean, in levels, if the rest of the picture is as what was looked at. */
+double dg_gamut_shift(const dg_gamut *gamut);
+void dg_gamut_free(dg_gamut *gamut);
 
 #endif

@@ -114,6 +114,7 @@ void dg_jpeg_free(dg_jpeg *jpeg)
         return;
     dg_scratch_free(&jpeg->band);
     dg_scratch_free(&jpeg->planes);
+    dg_gamut_free(&jpeg->gamut);
     for (int i = 0; i < 3; i++)
         dg_resizer_free(jpeg->resizers[i]);
     free(jpeg);

@@ -1,7 +1,6 @@
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-#include "gamut.h"
 #include "jpeg_internal.h"
 
 #if JPEG_LIB_VERSION >= 70
@@ -17,11 +16,17 @@ enum {
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
 
+/* Grain of full-size pixels over that at a reduced size, as a power of the reduction: 1 were it white and the coder kind. */
+#define GRAIN_POWER 0.9f
+
+/* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
+#define SHIFT_MOST 0.33
+
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
 {
     double width = plan->box.x1 - plan->box.x0, height = plan->box.y1 - plan->box.y0;
-    for (int eighths = getenv("MIN8") ? atoi(getenv("MIN8")) : 1; eighths < 8; eighths *= 2)
+    for (int eighths = 1; eighths < 8; eighths *= 2)
         if (width * eighths / 8 >= plan->dst_width * DG_DCT_MARGIN && height * eighths / 8 >= plan->dst_height * DG_DCT_MARGIN)
             return eighths;
     return 8;
@@ -72,26 +77,34 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     }
 }
 
-/* Clips a band of rows as RGB would be. Subsampling that does not divide evenly is left alone: it is not met in practice. */
-static void clip_band(const struct jpeg_decompress_struct *info, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16])
+/* Subsampling that does not divide evenly is allowed, and not met. */
+static int planes_divide(const dg_jpeg *jpeg)
 {
-    const jpeg_component_info *luma = &info->comp_info[0], *blue = &info->comp_info[1], *red = &info->comp_info[2];
-    int across = luma->h_samp_factor * DCT_SIZE(luma), chroma_across = blue->h_samp_factor * DCT_SIZE(blue);
-    int down = luma->v_samp_factor * DCT_SIZE(luma), chroma_down = blue->v_samp_factor * DCT_SIZE(blue);
-    if (across % chroma_across || down % chroma_down || red->h_samp_factor * DCT_SIZE(red) != chroma_across
-        || red->v_samp_factor * DCT_SIZE(red) != chroma_down)
-        return;
-    int ratio = across / chroma_across, share = down / chroma_down;
-    int width = (int)(luma->width_in_blocks * DCT_SIZE(luma)) / ratio, chroma_width = (int)(blue->width_in_blocks * DCT_SIZE(blue));
-    for (int y = 0; y < chroma_down; y++)
-        dg_gamut_clip(&rows[0][y * share], share, ratio, rows[1][y], rows[2][y], width < chroma_width ? width : chroma_width);
+    const jpeg_component_info *c = jpeg->info.comp_info;
+    return c[0].h_samp_factor % c[1].h_samp_factor == 0 && c[0].v_samp_factor % c[1].v_samp_factor == 0
+           && c[1].h_samp_factor == c[2].h_samp_factor && c[1].v_samp_factor == c[2].v_samp_factor;
 }
 
-/* Luma and chroma as they are stored, each with its own scale. */
-static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
+/* Whether the band may go on to be resampled as planes. Colours are judged after a quarter and a half of the picture too, since
+ * to begin again is dearer the later it is; the less was seen, the surer it has to be. */
+static int colours_hold(dg_jpeg *jpeg, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16], int band)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
-    int count = info->num_components, done = 0, y[3] = {0}, complete[3] = {0};
+    jpeg_component_info *luma = &info->comp_info[0], *chroma = &info->comp_info[1];
+    int ratio = luma->h_samp_factor * DCT_SIZE(luma) / (chroma->h_samp_factor * DCT_SIZE(chroma));
+    int bands = (int)info->total_iMCU_rows, width = (int)luma->downsampled_width / ratio;
+    if (dg_gamut_look(&jpeg->gamut, rows[0][0], ratio, rows[1][0], rows[2][0],
+                      width < (int)chroma->downsampled_width ? width : (int)chroma->downsampled_width) != DG_OK)
+        dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "%s", "no memory to look at colours");
+    double margin = band + 1 == bands ? 1 : band + 1 == bands / 2 ? 1.2 : band + 1 == bands / 4 ? 1.5 : 0;
+    return margin == 0 || dg_gamut_shift(&jpeg->gamut) < SHIFT_MOST * margin;
+}
+
+/* Luma and chroma as they are stored, each with its own scale. 0 if that would shift the colours. */
+static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
+{
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    int count = info->num_components, done = 0, band = 0, y[3] = {0}, complete[3] = {0};
     size_t plane = (size_t)wanted->dst_width * wanted->dst_height, size = 0;
     JSAMPROW rows[3][MAX_SAMP_FACTOR * 16];
     JSAMPARRAY bands[3] = {rows[0], rows[1], rows[2]};
@@ -100,6 +113,7 @@ static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *im
     info->scale_num = (unsigned)choose_scale(wanted);
     info->scale_denom = 8;
     jpeg_start_decompress(info);
+    dg_gamut_begin(&jpeg->gamut, powf(8.0f / (float)info->scale_num, GRAIN_POWER));
     uint8_t *planes = count == 1 ? image->buffer.data : dg_jpeg_reserve(jpeg, &jpeg->planes, 3 * plane);
     for (int c = 0; c < count; c++) {
         jpeg_component_info *component = &info->comp_info[c];
@@ -123,8 +137,8 @@ static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *im
     }
     while (info->output_scanline < info->output_height) {
         jpeg_read_raw_data(info, bands, (JDIMENSION)info->max_v_samp_factor * 16);
-        if (count == 3 && !getenv("NOCLIP"))
-            clip_band(info, rows);
+        if (count == 3 && !colours_hold(jpeg, rows, band++))
+            return 0;
         for (int c = 0; c < count; c++) {
             jpeg_component_info *component = &info->comp_info[c];
             for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component); i++)
@@ -139,6 +153,7 @@ static void fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *im
                           (size_t)wanted->dst_width, image->step);
         }
     }
+    return 1;
 }
 
 dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
@@ -154,10 +169,15 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
-        int planes = plan->mode == DG_RESIZE_FAST && (stored == JCS_YCbCr || stored == JCS_GRAYSCALE);
-        if (planes && !getenv("ROWS"))
-            fit_planes(jpeg, plan, image);
-        else
+        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. */
+        int planes = plan->mode == DG_RESIZE_FAST
+                     && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
+        if (planes && !fit_planes(jpeg, plan, image)) {
+            jpeg_destroy_decompress(&jpeg->info);
+            dg_jpeg_open(jpeg, data, size, options, error);
+            planes = 0;
+        }
+        if (!planes)
             fit_rows(jpeg, plan, image);
         dg_jpeg_check_whole(jpeg);
         *damaged = jpeg->damaged;

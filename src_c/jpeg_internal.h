@@ -8,6 +8,7 @@
 #include <jpeglib.h>
 
 #include "file.h"
+#include "gamut.h"
 #include "jpeg.h"
 
 struct dg_jpeg {
@@ -24,6 +25,7 @@ struct dg_jpeg {
     int damaged;        /* libjpeg met data that cannot be right, and went on */
     dg_scratch band;    /* rows on their way */
     dg_scratch planes;  /* luma and chroma at the target's size, before they become RGB */
+    dg_gamut gamut;
     dg_resizer *resizers[3];
 };
 
