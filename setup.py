@@ -82,6 +82,8 @@ setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
         module("_ring"),
+        module("_tar"),
+        module("_tar_walk"),
         module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
         module("_pool", sorted(glob.glob("src_c/*.c"))),
     ],
