@@ -32,7 +32,7 @@ FAULT_TEXTS = {
     BAD_SIZE: "damaged header at offset {}: the size is not a number",
     NEGATIVE_SIZE: "damaged header at offset {}: the size is negative",
     HUGE_SIZE: "damaged header at offset {}: the size is absurd",
-    BAD_META: "damaged extended header at offset {}: not a list of records",
+    BAD_META: "damaged extended header at offset {}",
     HUGE_META: f"damaged extended header at offset {{}}: longer than {META_MOST} bytes",
     LOOSE_META: "damaged: the archive ends after the extended header at offset {}, without its member",
 }
@@ -129,7 +129,8 @@ cdef class TarReader:
     """
 
     cdef Tar *tar
-    cdef object select, failure
+    cdef object select
+    cdef tuple failure    # class and text of what every call raises from now on
     cdef bytes name       # of the member that the end of a block cut last,
     cdef int64_t cut_at   # and where its header stands
     cdef int busy
@@ -174,9 +175,9 @@ cdef class TarReader:
                     more = tar_walk(self.tar)
                 self._take(memory, members)
             if self.tar.fault != FINE:
-                self.failure = MemoryError() if self.tar.fault == NO_MEMORY else TarError(self._fault_text())
+                self.failure = MemoryError if self.tar.fault == NO_MEMORY else TarError, self._fault_text()
                 if not members:
-                    raise self.failure
+                    self._fail()
             return members
         finally:
             self.tar.next = self.tar.end = NULL
@@ -203,8 +204,8 @@ cdef class TarReader:
         try:
             text = None if self.closed else self._unfinished()
             if text:
-                self.failure = TarError(text)
-                raise self.failure
+                self.failure = TarError, text
+                self._fail()
             self.closed = True
         finally:
             leave(&self.busy)
@@ -244,8 +245,12 @@ cdef class TarReader:
             raise RuntimeError("a TarReader is for one thread at a time, and select must not use it")
         if self.failure is not None:
             leave(&self.busy)
-            raise self.failure
+            self._fail()
         return 0
+
+    cdef int _fail(self) except -1:
+        kind, text = self.failure  # a fresh exception: one that was kept would keep the frames of its traceback
+        raise kind(text)
 
     cdef int _take(self, Memory block, list members) except -1:
         """Turns the batch into members."""
@@ -274,7 +279,7 @@ cdef class TarReader:
                     self.members += 1
                     members.append(member_of(name, found.offset, found.size, found.data, block if found.size else None))
         except BaseException as error:
-            self.failure = error
+            self.failure = RuntimeError, f"the reader ended when select raised {type(error).__name__}"
             raise
         finally:
             tar.count = 0
@@ -291,6 +296,8 @@ cdef class TarReader:
         return member_of(self.name, tar.found[0].offset, size, <const uint8_t *>memory.own, memory)
 
     cdef str _fault_text(self):
+        if self.tar.fault == NO_MEMORY:
+            return f"no memory for the member at offset {self.tar.fault_at}"
         if self.tar.fault == NOT_TAR:
             return f"not a tar: {likeness(self.tar.header[:BLOCK])}"
         return FAULT_TEXTS[self.tar.fault].format(self.tar.fault_at)
@@ -303,12 +310,13 @@ cdef class TarReader:
             return None
         if tar.offset == 0:
             return "not a tar: it is empty"
-        if tar.header_fill and tar.offset == <int64_t>tar.header_fill and tar.offset <= 257:
-            return f"not a tar: {tar.offset} bytes, and {likeness(tar.header[:tar.header_fill])}"
-        if tar.header_fill and tar.state == EXTENSIONS:
+        started = <bytes>tar.header[:tar.header_fill]
+        if started and tar.offset == len(started) and not b"ustar".startswith(started[257:262] or b"?"):
+            return f"not a tar: it is {tar.offset} bytes long, and {likeness(started)}"
+        if started and tar.state == EXTENSIONS:
             return f"{where}: inside the sparse map of the member at {tar.member}"
-        if tar.header_fill:
-            return f"{where}: inside the header at {tar.offset - <int64_t>tar.header_fill}"
+        if started.strip(b"\0"):
+            return f"{where}: inside the header at {tar.offset - len(started)}"
         if tar.state == META or (tar.skip and tar.loose):
             return f"{where}: inside the extended header at {tar.member}"
         if tar.loose:
@@ -321,12 +329,13 @@ cdef class TarReader:
             return f"{where}: inside the member at {tar.member}{name}"
         if tar.skip:
             return f"{where}: in the padding after the member at {tar.member}"
-        if tar.zeros:
-            return f"{where}: after one of the two zero blocks that end an archive"
+        if tar.zeros or started:
+            return f"{where}: inside the end-of-archive marker (two zero blocks)"
         return f"{where}: no end-of-archive marker (two zero blocks)"
 
 
 cdef Member member_of(bytes name, int64_t offset, Py_ssize_t size, const uint8_t *start, Memory memory):
     cdef Member member = Member.__new__(Member)
-    member.name, member.offset, member.size, member.start, member.memory = name, offset, size, start, memory
+    member.name, member.offset, member.size, member.memory = name, offset, size, memory
+    member.start = start if size else <const uint8_t *>b""  # nothing keeps the block of an empty member
     return member

@@ -13,11 +13,12 @@ cdef extern from *:
     const int64_t SIZE_MOST  # larger sizes are refused, so that no sum of sizes and offsets overflows
 
 cdef enum:
-    BLOCK = 512           # all tar is made of
-    BATCH = 1024          # members found between two looks at Python: 40 kB, and the GIL is taken once
-    NAMES_FULL = 1 << 16  # a batch ends here too: names are as long as an archive wants
-    META_MOST = 1 << 20   # bytes of a pax header or long name; real ones have a few hundred
-    AT_ONCE = 1 << 20     # a cut member up to this size gets its memory in one piece
+    BLOCK = 512              # all tar is made of
+    BATCH = 1024             # members found between two looks at Python: 40 kB, and the GIL is taken once
+    NAMES_FULL = 1 << 16     # a batch ends here too: names are as long as an archive wants
+    META_MOST = 1 << 20      # bytes of a pax header or long name; real ones have a few hundred
+    GLOBAL_PATH_MOST = 4096  # a path for all members is odd enough; a long one would multiply the memory for names
+    AT_ONCE = 1 << 20        # a cut member up to this size gets its memory in one piece
 
 cdef enum State:
     HEADERS     # the next block is a header

@@ -161,6 +161,8 @@ cdef void read_meta(Tar *tar) noexcept nogil:
             fault = NO_MEMORY
     elif tar.meta_kind == c'g':
         fault = read_records(&tar.everywhere, tar.meta.data, tar.meta.fill)
+        if tar.everywhere.path.fill > GLOBAL_PATH_MOST:
+            fault = BAD_META
     elif tar.meta_kind == c'x' or tar.meta_kind == c'X':
         fault = read_records(&tar.local, tar.meta.data, tar.meta.fill)
     if fault != FINE:
