@@ -231,7 +231,8 @@ cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
             tar.skip -= BLOCK
             tar.doubt = 0
         elif where == 0 and memcmp(header + 257, b"ustar", 5) != 0:
-            memcpy(tar.header, header, BLOCK)
+            if header != tar.header:
+                memcpy(tar.header, header, BLOCK)
             fail(tar, NOT_TAR, 0)
         else:
             fail(tar, BAD_CHECKSUM, where)

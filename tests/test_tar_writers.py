@@ -1,7 +1,7 @@
 """The tar reader on what others write: GNU tar, bsdtar and Python's tarfile, random names and sizes, in random blocks.
 
-The truth is what was put in; tarfile is asked too where it is right (it is not about damage, sparse members or GNU's own
-use of the prefix).
+The truth is what was put in; tarfile is asked too where it is right (it is not about damage, sparse members or what GNU
+tar keeps where others have the prefix).
 """
 
 import io
@@ -15,7 +15,8 @@ import pytest
 
 from datago._tar import TarError, TarReader
 
-GNU = next((p for p in map(shutil.which, ("gtar", "tar")) if p and b"GNU" in subprocess.check_output([p, "--version"])), None)
+TARS = [path for path in map(shutil.which, ("gtar", "tar")) if path]
+GNU = next((path for path in TARS if b"GNU" in subprocess.check_output([path, "--version"])), None)
 BSD = shutil.which("bsdtar")
 needs_gnu = pytest.mark.skipif(GNU is None, reason="GNU tar is not there")
 needs_bsd = pytest.mark.skipif(BSD is None, reason="bsdtar is not there")
@@ -83,7 +84,7 @@ def make_sparse(path, pieces):
 
 
 def write(command, root, names=(".",)):
-    return subprocess.run([*command, "-C", str(root), *names], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
+    return subprocess.run([*command, "-C", str(root), *names], capture_output=True, check=True).stdout
 
 
 def check_tree(archive, files, rng):
@@ -99,25 +100,24 @@ def check_tree(archive, files, rng):
     assert sorted(tarfile_says(archive)) == sorted(members)
 
 
-# ---- tarfile ----------------------------------------------------------------------------------------------------------
+# ---- tarfile --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize("seed", range(8))
 def test_tarfile(format, seed):
     rng = random.Random(f"{format} {seed}")
     expected, out = [], io.BytesIO()
-    options = {"pax_headers": {"comment": "c" * rng.randrange(600)}} if format == tarfile.PAX_FORMAT and seed % 2 else {}
-    with tarfile.open(fileobj=out, mode="w", format=format, encoding="utf-8", **options) as tar:
+    everywhere = {"comment": "c" * rng.randrange(600)} if seed % 2 else {}
+    with tarfile.open(fileobj=out, mode="w", format=format, encoding="utf-8", pax_headers=everywhere) as tar:
         while len(expected) < 30:
             info = tarfile.TarInfo(random_name(rng, 2000))
-            info.type = rng.choice((tarfile.REGTYPE,) * 6 + (tarfile.AREGTYPE, tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE,
-                                                             tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE))
+            info.type = rng.choice((b"0", b"0", b"0", b"0", b"0", b"0", b"\0", b"7", b"5", b"2", b"1", b"6", b"3"))
             info.mtime = rng.choice((0, 1.5, 2 ** 35, -5 if format != tarfile.USTAR_FORMAT else 7))
             info.uid = rng.choice((0, 1000, 2 ** 22 if format != tarfile.USTAR_FORMAT else 5))
             info.uname = rng.choice(("", "user", "üser"))
             info.linkname = "" if info.isreg() else random_name(rng, 90, odd=False)[-90:]
             if info.type == tarfile.AREGTYPE and len(info.name) > 50:
-                info.type = tarfile.REGTYPE  # where a long name is cut after a slash, tarfile takes such a file for a directory
+                info.type = tarfile.REGTYPE  # tarfile takes it for a directory if its name is cut after a slash
             data = rng.randbytes(rng.choice(SIZES)) if info.isreg() else b""
             info.size = len(data)
             try:
@@ -132,7 +132,7 @@ def test_tarfile(format, seed):
     assert reader.trailing == reader.lone_zero_blocks == 0
 
 
-# ---- GNU tar ----------------------------------------------------------------------------------------------------------
+# ---- GNU tar --------------------------------------------------------------------------------------------------------
 
 @needs_gnu
 @pytest.mark.parametrize("format, most", [("v7", 97), ("oldgnu", 2000), ("gnu", 2000), ("ustar", 97), ("posix", 2000)])
@@ -151,7 +151,10 @@ def test_gnu_tar(tmp_path, format, most, seed):
 
 
 @needs_gnu
-@pytest.mark.parametrize("options", [["--format=gnu"], ["--format=oldgnu"], *(["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))])
+@pytest.mark.parametrize("options", [
+    ["--format=gnu"], ["--format=oldgnu"],
+    *(["--format=posix", f"--sparse-version={version}"] for version in ("0.0", "0.1", "1.0")),
+])
 @pytest.mark.parametrize("pieces", [1, 5, 30, 80])
 def test_sparse_files_of_gnu_tar(tmp_path, options, pieces):
     """80 pieces need four extended sparse headers."""
@@ -185,7 +188,8 @@ def test_volumes(tmp_path):
     for name, size in (("a", 9000), ("b", 20_000), ("c", 500)):
         (tmp_path / f"{name}.jpg").write_bytes(name.encode() * size)
     volumes = [tmp_path / "1.tar", tmp_path / "2.tar"]
-    write([GNU, "--format=gnu", "-b1", "-cM", "-L", "20", *(f"-f{v}" for v in volumes)], tmp_path, ["a.jpg", "b.jpg", "c.jpg"])
+    command = [GNU, "--format=gnu", "-b1", "-cM", "-L", "20", *(f"-f{v}" for v in volumes)]
+    write(command, tmp_path, ["a.jpg", "b.jpg", "c.jpg"])
     first, second = (v.read_bytes() for v in volumes)
     reader = TarReader()
     assert [m.name for m in reader.feed(first)] == [b"a.jpg"]
@@ -209,7 +213,7 @@ def test_concatenated_with_gnu_tar(tmp_path):
     assert [n for n, _ in members] == [b"a.jpg"] and reader.trailing == len(parts[1])
 
 
-# ---- bsdtar -----------------------------------------------------------------------------------------------------------
+# ---- bsdtar ---------------------------------------------------------------------------------------------------------
 
 @needs_bsd
 @pytest.mark.parametrize("format, most", [("v7", 97), ("gnutar", 2000), ("ustar", 97), ("pax", 2000), ("paxr", 2000)])
@@ -239,7 +243,13 @@ def test_sparse_files_of_bsdtar(tmp_path, pieces):
 def test_names_that_are_not_utf8(tmp_path):
     """Both write them as they are; bsdtar says hdrcharset=BINARY in pax headers."""
     name = b"caf\xe9" + b"n" * 120 + b".jpg"
-    with open(os.path.join(os.fsencode(tmp_path), name), "wb") as out:
-        out.write(b"x")
-    for command in ([BSD, "--format=pax"], [BSD, "--format=gnutar"], *([[GNU, "--format=posix"], [GNU, "--format=gnu"]] if GNU else [])):
+    try:
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as out:
+            out.write(b"x")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    commands = [[BSD, "--format=pax"], [BSD, "--format=gnutar"]]
+    if GNU:
+        commands += [[GNU, "--format=posix"], [GNU, "--format=gnu"]]
+    for command in commands:
         assert read(write([*command, "-cf", "-"], tmp_path, [name]), random.Random(0))[0] == [(name, b"x")]
