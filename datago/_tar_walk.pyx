@@ -112,7 +112,7 @@ cdef void pass_over(Tar *tar, int64_t size) noexcept nogil:
 
 cdef Fault read_records(Override *override, const uint8_t *data, size_t size) noexcept nogil:
     """Pax records, "length key=value\\n" each; length counts all of it. An empty value takes back an earlier one."""
-    cdef size_t begin = 0, i, length, digits, rest, key, value_size
+    cdef size_t begin = 0, length, digits, rest, key, value_size
     cdef const uint8_t *text
     cdef const uint8_t *value
     cdef Fault fault
