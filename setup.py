@@ -84,6 +84,8 @@ setup(
     ext_modules=[
         module("_ring"),
         module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
+        module("_tar"),
+        module("_tar_walk"),
         module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
         module("_pool", sorted(glob.glob("src_c/*.c"))),
     ],
