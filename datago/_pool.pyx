@@ -78,7 +78,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
     options.decode.rgbx = engine.rgbx
     for i in range(item.part_count):
         part = &item.parts[i]
-        data, size = part.data, part.size
+        data, size = <const uint8_t *>part.data.buf, part.data.len
         if part.path != NULL:
             if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
                 return

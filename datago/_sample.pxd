@@ -1,22 +1,18 @@
 # What travels from a source through both rings, and becomes a Sample (or a Failure) at the end.
 #
 # An Item is one malloc with its parts and their strings behind it; item_free gives back everything it holds. It belongs
-# to exactly one of feeder, ring, worker and reader. `meta` and the buffer views are Python's: whoever makes or frees an item
+# to exactly one of feeder, ring, worker and reader. `entry` and the buffers are Python's: whoever makes or frees an item
 # that has them holds the GIL. Workers never look at them.
-from libc.stdint cimport uint8_t
-
 from datago._pixels cimport dg_error, dg_picture, dg_role
 
 cdef struct Part:
     dg_role role         # the first part decides the bucket
-    const char *name     # key in masks / additional_images; NULL for the main image
     const char *path     # a file to read, or NULL:
-    const uint8_t *data  # the bytes themselves
-    size_t size
+    Py_buffer data       # the bytes themselves
     dg_picture picture   # the result
 
 cdef struct Item:
-    void *meta           # dict of Sample's other fields, owned; NULL: the id is the first part's path
+    void *entry          # the Entry, owned; NULL: the first part is a file, and its path the id
     const char *name     # what a failure calls it
     dg_error error       # status DG_OK: good
     Item *next           # in the list of what stop() found between the rings

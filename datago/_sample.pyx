@@ -3,7 +3,7 @@
 import json
 import os
 
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy
 
 from datago._pixels cimport (
-    DG_OK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_picture,
+    DG_OK, DG_ROLE_ADDITIONAL, DG_ROLE_IMAGE, DG_ROLE_MASK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_picture,
     dg_rgb_to_rgbx, dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
 )
 
@@ -324,6 +324,28 @@ cdef class Failure:
         return f"<Failure {self.name!r}: {self.reason}: {self.text}>"
 
 
+cdef class Entry:
+    """What a source knows of one sample before its images are decoded.
+
+    Args:
+        id, source: str; together they name the sample in failures.
+        images: list of (role, name, data): role "image" (at most one; name is not used), "mask" or "additional"; data bytes-like.
+            The first decides the bucket.
+        attributes: JSON text of an object.
+        duplicate_state, tags, coca_embedding: as in Sample.
+        latents: dict of str to bytes.
+    """
+
+    cdef readonly object id, source, attributes, tags, coca_embedding, latents
+    cdef readonly list images
+    cdef readonly int duplicate_state
+
+    def __init__(self, id, source, list images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
+        self.id, self.source, self.images, self.attributes = id, source, images, attributes
+        self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
+        self.latents = latents or {}
+
+
 def auto_convert(Sample sample):
     """The sample as a dict of plain Python values; images as PIL images, attributes parsed, None where there is no image."""
     cdef ImagePayload image = sample.image
@@ -344,45 +366,58 @@ def auto_convert(Sample sample):
 
 # ---- items ----------------------------------------------------------------------------------------------------------
 
-cdef Item *item_alloc(int parts, size_t strings) except NULL:
-    cdef Item *item = <Item *>PyMem_RawCalloc(1, sizeof(Item) + (parts - 1) * sizeof(Part) + strings)
-    if item == NULL:
-        raise MemoryError
-    item.part_count = parts
+cdef Item *item_new(object entry) except NULL:
+    cdef Item *item
+    if isinstance(entry, bytes):  # a path: the file source's samples, a hundred thousand a second
+        item = item_named(1, entry)
+        item.parts[0].path = item.name
+    elif isinstance(entry, Entry):
+        item = item_of_entry(entry)
+    elif isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
+        item = item_named(0, os.fsencode((<Failure>entry).name))
+        item.error.status = dg_status_find((<Failure>entry).reason.encode())
+        text = (<Failure>entry).text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
+        memcpy(item.error.text, <const char *>text, len(text) + 1)
+    else:
+        raise TypeError(f"a source yields paths (bytes), Entries and Failures, not {type(entry).__name__}")
     return item
 
 
-cdef Item *item_new(object entry) except NULL:
-    cdef Item *item
-    cdef char *strings
-    cdef bytes name, text
-    if isinstance(entry, bytes):  # a path: the file source's samples, a hundred thousand a second
-        name = entry
-        item = item_alloc(1, len(name) + 1)
-        strings = <char *>&item.parts[1]
-        memcpy(strings, <const char *>name, len(name) + 1)
-        item.name = item.parts[0].path = strings
+cdef Item *item_named(int parts, bytes name) except NULL:
+    """An item with its name behind the last part."""
+    cdef Py_ssize_t length = len(name)
+    cdef Item *item = <Item *>PyMem_RawCalloc(1, sizeof(Item) + parts * sizeof(Part) + length + 1)
+    if item == NULL:
+        raise MemoryError
+    item.part_count = parts
+    item.name = <char *>&item.parts[parts]
+    memcpy(<char *>item.name, <const char *>name, length)
+    return item
+
+
+cdef Item *item_of_entry(Entry entry) except NULL:
+    cdef Item *item = item_named(len(entry.images), os.fsencode(f"{entry.source}:{entry.id}"))
+    cdef int i
+    try:
+        for i in range(item.part_count):
+            role, _, data = entry.images[i]
+            item.parts[i].role = DG_ROLE_IMAGE if role == "image" else DG_ROLE_MASK if role == "mask" else DG_ROLE_ADDITIONAL
+            PyObject_GetBuffer(data, &item.parts[i].data, PyBUF_SIMPLE)
+        Py_INCREF(entry)
+        item.entry = <void *>entry
         return item
-    if isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
-        failure = <Failure>entry
-        name = os.fsencode(failure.name)
-        item = item_alloc(1, len(name) + 1)
-        strings = <char *>&item.parts[1]
-        memcpy(strings, <const char *>name, len(name) + 1)
-        item.name = strings
-        item.error.status = dg_status_find(failure.reason.encode())
-        text = failure.text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
-        memcpy(item.error.text, <const char *>text, len(text) + 1)
-        return item
-    raise TypeError(f"a source yields paths (bytes) and Failures, not {type(entry).__name__}")
+    except BaseException:
+        item_free(item)
+        raise
 
 
 cdef void item_free(Item *item) noexcept:
     cdef int i
     for i in range(item.part_count):
         dg_image_free(&item.parts[i].picture.image)
-    if item.meta != NULL:
-        Py_DECREF(<object>item.meta)
+        PyBuffer_Release(&item.parts[i].data)
+    if item.entry != NULL:
+        Py_DECREF(<object>item.entry)
     PyMem_RawFree(item)
 
 
@@ -402,17 +437,41 @@ cdef ImagePayload payload_of(dg_picture *picture):
 
 cdef object item_result(Item *item, bint convert):
     cdef Sample sample
+    cdef Entry entry
+    cdef int i
     try:
         if item.error.status != DG_OK:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
         sample = Sample.__new__(Sample)
-        sample.id = os.fsdecode(item.name)
-        sample.source = "filesystem"
-        sample.attributes = "{}"
-        sample.image = payload_of(&item.parts[0].picture)
         sample.masks, sample.additional_images, sample.latents = {}, {}, {}
-        sample.coca_embedding, sample.tags = [], []
+        if item.entry == NULL:
+            sample.id = os.fsdecode(item.name)
+            sample.source = "filesystem"
+            sample.attributes = "{}"
+            sample.coca_embedding, sample.tags = [], []
+            sample.image = payload_of(&item.parts[0].picture)
+        else:
+            entry = <Entry>item.entry
+            sample.id, sample.source, sample.attributes = entry.id, entry.source, entry.attributes
+            sample.duplicate_state = entry.duplicate_state
+            sample.coca_embedding, sample.tags = entry.coca_embedding, entry.tags
+            sample.image = ImagePayload.__new__(ImagePayload)
+            (<ImagePayload>sample.image)._data = b""
+            for key, data in entry.latents.items():
+                sample.latents[key] = LatentPayload(bytes(data))
+            for i in range(item.part_count):
+                place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
         return auto_convert(sample) if convert else sample
     finally:
         item_free(item)
+
+
+cdef int place_image(Sample sample, role, name, ImagePayload image) except -1:
+    if role == "image":
+        sample.image = image
+    elif role == "mask":
+        sample.masks[name] = image
+    else:
+        sample.additional_images[name] = image
+    return 0

@@ -17,7 +17,6 @@ log = logging.getLogger("datago.client")
 
 STOP_GRACE = 0.5   # seconds that stop() waits for work in flight before a reaper takes over
 DROP_GRACE = 0.1   # the same when a client is dropped, or the interpreter ends
-WORK_AHEAD = 1024  # paths waiting for a worker: what two cores get through while the feeder waits for its turn with the GIL
 FAILURES_KEPT = 16
 
 _reapers = set()  # threads that wait for a stopped pass to get out of a system call
@@ -36,7 +35,7 @@ class _Pass:
         self.source.open()
         threads = configuration.worker_count(config.limit)
         ready = config.samples_buffer_size
-        self.pool = Pool(threads, max(WORK_AHEAD, 2 * ready), ready, config.limit, config.max_file_bytes, config.image_config)
+        self.pool = Pool(threads, self.source.work_ahead, ready, config.limit, config.max_file_bytes, config.image_config)
         if self.pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
         self.error = None  # what ended the source, if it did not end by itself

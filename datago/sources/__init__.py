@@ -8,7 +8,10 @@ A Source is an object with
     stop()      from any thread: `batches` shall end soon.
     skipped     dict of reason -> count: what was passed over on purpose.
 
-An entry is a path (bytes) of an image file, or a Failure for what the source itself could not read.
+    work_ahead  how many entries may wait for a worker.
+
+An entry is a path (bytes) of an image file, an Entry (a sample's fields and the bytes of its images), or a Failure for what the
+source itself could not read.
 """
 
 from datago.sources.files import FileSource

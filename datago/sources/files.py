@@ -21,6 +21,8 @@ class FileSource:
     over the whole tree, or a shuffled one with `random_sampling`; rank r of w takes entries r, r + w, r + 2w … of it.
     """
 
+    work_ahead = 1024  # what two cores get through while the feeder waits for its turn with the GIL; a path is small
+
     def __init__(self, config):
         self._root = os.fsencode(config.root_path)
         self._random = config.random_sampling
