@@ -38,7 +38,17 @@ TEXT = (lambda value: isinstance(value, str)), "a string"
 PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 OBJECT = (lambda value: isinstance(value, dict)), "an object"
+YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
+UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
 
+
+class Secret(str):
+    """A string that no repr shows."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "'…'" if self else "''"
 
 
 def _is_colour(value):
@@ -48,7 +58,7 @@ def _is_colour(value):
 
 # section: {key: (check and what it wants, default)}
 TOP = {
-    "source_type": (choice("file"), "db"),
+    "source_type": (choice("db", "file"), "db"),
     "source_config": (OBJECT, REQUIRED),
     "image_config": (OBJECT, None),
     "limit": (integer(1), MOST),
@@ -57,9 +67,27 @@ TOP = {
     "max_file_bytes": (integer(1), 2**30),
 }
 RANKS = {"rank": (integer(0), 0), "world_size": (integer(1), 1)}
+TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks has_latents
+lacks_latents return_latents attributes""".split()
 SOURCES = {
+    "db": {
+        "sources": (TEXT, REQUIRED),
+        "page_size": (integer(1), REQUIRED),
+        **dict.fromkeys(TEXT_FILTERS, (TEXT, "")),
+        **dict.fromkeys(("min_short_edge", "max_short_edge", "min_pixel_count", "max_pixel_count"), (integer(0, 2**31 - 1), 0)),
+        "tags_empty": (YES_OR_NO, ""),
+        "duplicate_state": (UNIQUENESS, 0),
+        **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
+        **dict.fromkeys(("api_url", "api_key"), (TEXT, "")),
+        "max_connections": (integer(1, 2**12), 64),
+        "read_timeout": (number(0), 20),
+        "page_timeout": (number(0), 120),
+        "user_agent": (TEXT, "datago"),
+        **RANKS,
+    },
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
 }
+SECRETS = {"api_key"}
 IMAGE = {
     "crop_and_resize": (BOOL, False),
     "default_image_size": (integer(0, 2**16), 0),
@@ -113,6 +141,8 @@ def parse(config):
     ranks = top.source_config
     if ranks.rank >= ranks.world_size:
         raise ValueError(f"source_config.rank: got {ranks.rank}, wanted less than world_size, which is {ranks.world_size}")
+    # sources see their own section only
+    top.source_config.limit, top.source_config.max_file_bytes = top.limit, top.max_file_bytes
     return top
 
 
@@ -152,8 +182,9 @@ def _section(section, given, keys):
         if value is None and default is not REQUIRED:
             value = default
         elif value is not default and not check(value) or value is default and key in given and not check(value):
-            raise ValueError(f"{prefix}{key}: got {value!r}, wanted {wanted}")
-        values[key] = value
+            shown = "something else" if key in SECRETS else repr(value)
+            raise ValueError(f"{prefix}{key}: got {shown}, wanted {wanted}")
+        values[key] = Secret(value) if key in SECRETS else value
     for key in given:
         if key not in keys and key not in DEAD[section]:
             _warn_unknown(prefix, key, keys)
@@ -175,6 +206,14 @@ def worker_count(limit):
     except (KeyError, ValueError):
         count = usable_cpus()
     return min(count, limit, 1024)
+
+
+def attempts():
+    """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
+    try:
+        return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
+    except (KeyError, ValueError):
+        return 5
 
 
 def usable_cpus():

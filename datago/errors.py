@@ -40,7 +40,7 @@ class SampleError(DatagoError):
 
 
 class SampleOSError(SampleError, OSError):
-    """A SampleError that the operating system reported."""
+    """A SampleError that the operating system or the network reported."""
 
 
 class SampleValueError(SampleError, ValueError):
@@ -56,6 +56,7 @@ SAMPLE_ERRORS = {
     "io": SampleOSError,
     "not_found": SampleOSError,
     "not_a_file": SampleOSError,
+    "remote": SampleOSError,
     "no_memory": SampleMemoryError,
 }
 

@@ -14,11 +14,13 @@ An entry is a path (bytes) of an image file, an Entry (a sample's fields and the
 source itself could not read.
 """
 
-from datago.sources.files import FileSource
+from importlib import import_module
 
-SOURCES = {"file": FileSource}
+# source_type: module and class. Only the one that is used is imported: the db source loads a network library.
+SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource")}
 
 
 def open_source(config):
     """The source that a checked configuration (see config.parse) names."""
-    return SOURCES[config.source_type](config.source_config)
+    module, name = SOURCES[config.source_type]
+    return getattr(import_module(f"datago.sources.{module}"), name)(config.source_config)
