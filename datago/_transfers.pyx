@@ -11,28 +11,14 @@ from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcnt
 from posix.strings cimport strncasecmp
 from posix.unistd cimport close, pipe, read, write
 
-cdef extern from "string.h" nogil:
-    size_t strnlen(const char *text, size_t most)
-
-from datago._curl cimport (
-    CURL, CURL_CSELECT_ERR, CURL_CSELECT_IN, CURL_CSELECT_OUT, CURL_GLOBAL_DEFAULT, CURL_POLL_IN, CURL_POLL_INOUT,
-    CURL_POLL_OUT, CURL_POLL_REMOVE, CURL_SOCKET_TIMEOUT, CURL_HTTP_VERSION_1_1, CURLE_COULDNT_CONNECT, CURLE_COULDNT_RESOLVE_HOST,
-    CURLE_COULDNT_RESOLVE_PROXY, CURLE_GOT_NOTHING, CURLE_OK, CURLE_OPERATION_TIMEDOUT, CURLE_OUT_OF_MEMORY,
-    CURLE_PARTIAL_FILE, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_SSL_CONNECT_ERROR, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T,
-    CURLINFO_PRIVATE, CURLINFO_REDIRECT_URL, CURLINFO_RESPONSE_CODE, CURLINFO_RETRY_AFTER, CURLM, CURLMcode,
-    CURLMOPT_MAX_HOST_CONNECTIONS, CURLMOPT_MAX_TOTAL_CONNECTIONS, CURLMOPT_MAXCONNECTS, CURLMOPT_SOCKETDATA, CURLMOPT_SOCKETFUNCTION,
-    CURLMOPT_TIMERDATA, CURLMOPT_TIMERFUNCTION, CURLMsg, CURLOPT_BUFFERSIZE,
-    CURLOPT_CAINFO, CURLOPT_CONNECTTIMEOUT_MS, CURLOPT_ERRORBUFFER, CURLOPT_HEADERDATA, CURLOPT_HEADERFUNCTION,
-    CURLOPT_HTTP_VERSION, CURLOPT_NOPROXY, CURLOPT_NOSIGNAL, CURLOPT_PRIVATE, CURLOPT_PROXY, CURLOPT_URL,
-    CURLOPT_USERAGENT, CURLOPT_WRITEDATA, CURLOPT_WRITEFUNCTION, CURLcode, curl_easy_cleanup, curl_easy_getinfo,
-    curl_easy_init, curl_easy_setopt, curl_easy_strerror, curl_global_init, curl_multi_add_handle, curl_multi_cleanup,
-    curl_multi_info_read, curl_multi_init, curl_multi_remove_handle, curl_multi_setopt, curl_multi_socket_action,
-    curl_multi_strerror, curl_off_t, dg_curl_quick_exit,
-)
+from datago._curl cimport *  # it declares what is used here, nothing else
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
+
+cdef extern from "string.h" nogil:
+    size_t strnlen(const char *text, size_t most)
 
 cdef long BUFFER = 128 << 10       # bytes that one read takes from a socket at most
 cdef size_t PEEK = 2048            # bytes kept of an error's page, to see why
@@ -119,10 +105,7 @@ cdef bint expect(Slot *slot) noexcept nogil:
         resize(slot.engine, slot.job, PEEK)
         return False
     curl_easy_getinfo(slot.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length)
-    if length > 0 and <uint64_t>length > slot.engine.max_bytes:
-        slot.job.verdict = TOO_LARGE
-    else:
-        resize(slot.engine, slot.job, <size_t>length if length > 0 else 64 << 10)
+    resize(slot.engine, slot.job, <size_t>length if length > 0 else 64 << 10)
     return True
 
 
@@ -232,7 +215,8 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
         passing = status == 408 or status == 429 or status >= 500
         curl_easy_getinfo(slot.easy, CURLINFO_RETRY_AFTER, &wait)
     elif job.verdict == GOOD and (result != CURLE_OK or status != 200):
-        job.verdict = NO_MEMORY if result == CURLE_OUT_OF_MEMORY else REMOTE
+        job.verdict = (NO_MEMORY if result == CURLE_OUT_OF_MEMORY else TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED
+                       else REMOTE)
         if why != NULL:
             say(job.text, why)
         elif slot.text[0]:
@@ -537,6 +521,7 @@ cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_p
         curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
         curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
+        curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, <char *>engine.slots[i].text)
         curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
         curl_easy_setopt(easy, CURLOPT_HEADERDATA, &engine.slots[i])

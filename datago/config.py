@@ -80,10 +80,7 @@ SOURCES = {
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
         **dict.fromkeys(("api_url", "api_key"), (TEXT, "")),
         "max_connections": (integer(1, 2**12), 64),
-        "read_timeout": (number(0), 20),
-        "page_timeout": (number(0), 120),
-        "user_agent": (TEXT, "datago"),
-        **RANKS,
+        "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
 }
@@ -141,8 +138,6 @@ def parse(config):
     ranks = top.source_config
     if ranks.rank >= ranks.world_size:
         raise ValueError(f"source_config.rank: got {ranks.rank}, wanted less than world_size, which is {ranks.world_size}")
-    # sources see their own section only
-    top.source_config.limit, top.source_config.max_file_bytes = top.limit, top.max_file_bytes
     return top
 
 

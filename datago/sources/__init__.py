@@ -15,6 +15,7 @@ source itself could not read.
 """
 
 from importlib import import_module
+from types import SimpleNamespace
 
 # source_type: module and class. Only the one that is used is imported: the db source loads a network library.
 SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource")}
@@ -23,4 +24,5 @@ SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource")}
 def open_source(config):
     """The source that a checked configuration (see config.parse) names."""
     module, name = SOURCES[config.source_type]
-    return getattr(import_module(f"datago.sources.{module}"), name)(config.source_config)
+    section = SimpleNamespace(**vars(config.source_config), limit=config.limit, max_file_bytes=config.max_file_bytes)
+    return getattr(import_module(f"datago.sources.{module}"), name)(section)

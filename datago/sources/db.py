@@ -59,7 +59,7 @@ class DbSource:
     how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids decide about ranks.
 
     Args:
-        config: a checked source_config.
+        config: a checked source_config, with `limit` and `max_file_bytes`.
         after_id: the walk begins behind this id; None: with the first.
     """
 
