@@ -10,7 +10,8 @@ from datago._fetch import redacted
 from datago.errors import SourceOSError, SourceValueError
 from datago.sources.records import BadRecord, identity
 
-BARREN = 3  # random answers in a row that bring nothing new, after which there is taken to be no more
+BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
+HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
 
 
 class Pages:
@@ -121,14 +122,13 @@ class Pages:
     def _random(self):
         """Draws again and again until that brings nothing new.
 
-        A draw takes the images whose hashes begin with one of some random prefixes. With the server's own length of prefix a
-        small collection gives next to nothing, so that is shortened as draws come back empty.
+        A draw finds the images whose hashes begin with one of some random prefixes, and cuts what is found at page_size, in
+        the order of ids. So prefixes that are too rare find nothing, and with too many only the first ids ever come.
         """
-        known, length, barren, number = set(), None, 0, 0
+        known, share, barren, number = set(), None, 0, 0
         while barren < BARREN:
             number += 1
-            params = self._params if length is None else [*self._params, ("prefix_length", length)]
-            answer = self._ask(f"{self._api.base}images/random/", params, number)
+            answer = self._ask(f"{self._api.base}images/random/", [*self._params, *_prefixes(share)], number)
             if answer is None:
                 return
             fresh = []
@@ -137,16 +137,25 @@ class Pages:
                 if name not in known:
                     known.add(name)
                     fresh.append((name, record))
-            if fresh:
-                barren = 0
-                # The server draws for each rank alike: whose an image is, its id says.
-                mine = [record for name, record in fresh if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank]
-                if mine:
-                    yield mine, answer[2]
-            elif length == 1:
-                barren += 1
-            else:
-                length = 4 if length is None else length - 1
+            # The server draws for each rank alike: whose an image is, its id says.
+            mine = [record for name, record in fresh if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank]
+            if mine:
+                yield mine, answer[2]
+            barren = 0 if fresh else barren + 1
+            if not fresh:
+                fill = len(answer[0]) / self._config.page_size
+                change = 1 / 2 if fill >= 1 else 2 if fill > 1 / 16 else 16
+                share = min(1, change * (share or (1 if fill >= 1 else HOSTED_SHARE)))
+
+
+def _prefixes(share):
+    """The parameters for a draw that finds about that share of all images; None: what the server thinks best."""
+    if share is None:
+        return []
+    length = 1
+    while share < 1 and share * 16**length < 16:
+        length += 1
+    return [("prefix_length", length), ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300)]
 
 
 def _identity(record):
