@@ -76,9 +76,14 @@ class Api:
                 problem = _words(error)
             else:
                 if answer.status_code == 200:
-                    return self._content(answer, url, what)
+                    try:
+                        return self._content(answer, url, what)
+                    except SourceValueError:
+                        # Without a length, an answer that was cut looks like this.
+                        if attempt == self._attempts or {"Content-Length", "Transfer-Encoding"} & set(answer.headers):
+                            raise
                 problem, least = f"HTTP {answer.status_code}{self._detail(answer)}", _retry_after(answer)
-                if answer.status_code < 500 and answer.status_code not in (408, 429) or least > LONGEST_RETRY_AFTER:
+                if answer.status_code not in (200, 408, 429) and answer.status_code < 500 or least > LONGEST_RETRY_AFTER:
                     kind = SourceValueError if answer.status_code == 400 else SourceOSError
                     raise kind(f"{what}: {problem}; from {redacted(url)}")
             if attempt < self._attempts and not self.stopped:

@@ -14,6 +14,7 @@ from datago.sources.records import BadRecord, Record, identity
 
 log = logging.getLogger("datago.source")
 
+SPARE = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
 PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
 
 # config key -> parameter, in the order in which they are sent
@@ -86,7 +87,7 @@ class DbSource:
         attempts = configuration.attempts()
         api = Api(url.strip(), key, config.user_agent, config.page_timeout, attempts)
         params = parameters(config, self._after_id)
-        self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + 30))
+        self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + SPARE))
 
     def stop(self):
         self._stopped = True
