@@ -24,8 +24,17 @@ pytestmark = pytest.mark.timeout(40)
 
 def config(server, **keys):
     """A db config; keys of the top level are told by their names."""
-    top = {key: keys.pop(key) for key in ("limit", "image_config", "samples_buffer_size", "max_file_bytes") if key in keys}
-    source = {"sources": "", "page_size": 16, "require_images": True, "api_url": server.api_url, "api_key": f" {TOKEN}\n", **keys}
+    top = {
+        key: keys.pop(key) for key in ("limit", "image_config", "samples_buffer_size", "max_file_bytes") if key in keys
+    }
+    source = {
+        "sources": "",
+        "page_size": 16,
+        "require_images": True,
+        "api_url": server.api_url,
+        "api_key": f" {TOKEN}\n",
+        **keys,
+    }
     return {"source_config": source, **top}
 
 
@@ -59,19 +68,31 @@ def test_what_a_sample_has(server, album):
     for i, name in enumerate(numbers()):
         sample = samples[name]
         attributes = json.loads(sample.attributes)
-        assert attributes["number"] == i and attributes["caption"] == f"caption {i}" and attributes["title"] == f"A red Cat, {i % 7}"
+        assert (
+            attributes["number"] == i
+            and attributes["caption"] == f"caption {i}"
+            and attributes["title"] == f"A red Cat, {i % 7}"
+        )
         assert sample.source == ("B" if i >= 40 else "local") and ("hq" in sample.tags) == (i % 3 == 0)
         assert sample.image.size == (32 + 16 * (i % 3), 24) and sample.image.channels == 3
         assert list(sample.masks) == (["person_mask"] if i % 2 == 0 else [])
         assert list(sample.additional_images) == (["masked_image"] if i % 10 == 0 else [])
-        assert {key: latent.data for key, latent in sample.latents.items()} == ({"dino": b"latent %d" % i} if i % 5 == 0 else {})
+        assert {key: latent.data for key, latent in sample.latents.items()} == (
+            {"dino": b"latent %d" % i} if i % 5 == 0 else {}
+        )
         assert sample.coca_embedding == ([0.5] * 4 if i < 4 else [])
         assert sample.duplicate_state == (i % 6 if i % 6 in (1, 2) else -1)
         assert all(mask.channels == 1 for mask in sample.masks.values())
 
 
 def test_all_images_of_a_sample_have_one_size_and_masks_are_png(server):
-    shape = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
+    shape = {
+        "crop_and_resize": True,
+        "default_image_size": 64,
+        "downsampling_ratio": 16,
+        "min_aspect_ratio": 0.5,
+        "max_aspect_ratio": 2.0,
+    }
     encoded = {"pre_encode_images": True, "encode_format": "jpeg", "image_to_rgb8": True}
     keys = {"has_masks": "person_mask", "has_latents": "masked_image"}
     samples, _ = read(config(server, image_config={**shape, **encoded}, **keys))
@@ -163,7 +184,9 @@ def test_random_sampling(server):
     assert 50 <= len(set(ids(samples))) == len(samples)
     samples, stats = read(config(server, random_sampling=True, page_size=5, limit=10))
     assert len(set(ids(samples))) == 10
-    parts = [ids(read(config(server, random_sampling=True, page_size=100, rank=rank, world_size=3))[0]) for rank in range(3)]
+    parts = [
+        ids(read(config(server, random_sampling=True, page_size=100, rank=rank, world_size=3))[0]) for rank in range(3)
+    ]
     assert sorted(name for part in parts for name in part) == numbers()
 
 
@@ -205,7 +228,13 @@ def test_environment(server, monkeypatch):
     monkeypatch.setenv("DATAROOM_API_URL", server.api_url.rstrip("/"))
     monkeypatch.setenv("DATAROOM_API_KEY", f"\n{TOKEN} ")
     assert len(read({"source_config": bare})[0]) == COUNT
-    for key, wrong in (("api_url", "ftp://x/"), ("api_url", "http://"), ("api_key", "two words"), ("api_key", "a\nb"), ("api_key", "é")):
+    for key, wrong in (
+        ("api_url", "ftp://x/"),
+        ("api_url", "http://"),
+        ("api_key", "two words"),
+        ("api_key", "a\nb"),
+        ("api_key", "é"),
+    ):
         with pytest.raises(SourceError, match=key) as caught:
             DatagoClient({"source_config": {**bare, key: wrong}}).start()
         assert key != "api_key" or f" {wrong}" not in str(caught.value)
@@ -253,7 +282,17 @@ def test_large_files_are_failures(album, tmp_path):
 
 def start_server(album, ports):
     """The server on fixed ports, ready."""
-    command = [sys.executable, "-m", "datago", "serve", str(album), "--port", str(ports[0]), "--media-port", str(ports[1])]
+    command = [
+        sys.executable,
+        "-m",
+        "datago",
+        "serve",
+        str(album),
+        "--port",
+        str(ports[0]),
+        "--media-port",
+        str(ports[1]),
+    ]
     command += ["--latency", "0.02", "--token", TOKEN]
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     process = subprocess.Popen(
@@ -313,7 +352,13 @@ def test_stop_while_everything_waits(album):
 
 @pytest.mark.parametrize("end", ["", "sys.exit()", "raise KeyError('mine')"])
 def test_leaving_in_mid_run(server, end):
-    script = f"import sys, datago; c = datago.DatagoClient({config(server)!r}); [c.get_sample() for _ in range(3)]; {end}"
+    script = (
+        f"import sys, datago; c = datago.DatagoClient({config(server)!r}); [c.get_sample() for _ in range(3)]; {end}"
+    )
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20)
-    assert done.returncode == ("mine" in end) and ("KeyError" in done.stderr or done.stderr == "") and time.monotonic() - start < 5
+    assert (
+        done.returncode == ("mine" in end)
+        and ("KeyError" in done.stderr or done.stderr == "")
+        and time.monotonic() - start < 5
+    )

@@ -16,7 +16,9 @@ KEY = "k" * 39 + "9"
 
 
 def page(*records, next=None, **more):
-    return answer(json.dumps({"next": next, "results": list(records), **more}).encode(), Content_Type="application/json")
+    return answer(
+        json.dumps({"next": next, "results": list(records), **more}).encode(), Content_Type="application/json"
+    )
 
 
 def record(identity, path="/good.jpg", **fields):
@@ -27,7 +29,14 @@ def record(identity, path="/good.jpg", **fields):
 
 def config(server, **keys):
     top = {key: keys.pop(key) for key in ("limit", "samples_buffer_size", "on_error") if key in keys}
-    source = {"sources": "s", "page_size": 2, "require_images": True, "api_url": f"{server.url}/api/", "api_key": KEY, **keys}
+    source = {
+        "sources": "s",
+        "page_size": 2,
+        "require_images": True,
+        "api_url": f"{server.url}/api/",
+        "api_key": KEY,
+        **keys,
+    }
     return {"source_config": source, **top}
 
 
@@ -69,7 +78,10 @@ def test_what_is_asked_for():
     }  # fmt: skip
     with serving([page(record("a", "/good.jpg?Signature=1"), next="/2"), page()]) as server:
         samples, _ = read(config(server, **keys, limit=5))
-        assert [asked[3].partition("?")[0] for asked in server.requests if "good" not in asked[0]] == ["/api/images/", "/2"]
+        assert [asked[3].partition("?")[0] for asked in server.requests if "good" not in asked[0]] == [
+            "/api/images/",
+            "/2",
+        ]
         query = server.requests[0][3].partition("?")[2].split("&")
         assert query == [
             "fields=id%2Csource%2Cattributes%2Ctags%2Cimage_direct_url%2Clatents%2Ccoca_embedding%2Cduplicate_state", "page_size=77",
@@ -80,7 +92,9 @@ def test_what_is_asked_for():
         ]  # fmt: skip
         for path, _, head, _ in server.requests:
             assert "User-Agent: mine" in head
-            assert (f"Authorization: Token {KEY}" in head) == ("good" not in path) and sum("uthorization" in line for line in head) <= 1
+            assert (f"Authorization: Token {KEY}" in head) == ("good" not in path) and sum(
+                "uthorization" in line for line in head
+            ) <= 1
     with serving([page()]) as server:
         assert read(config(server, require_images=False, duplicate_state=-1, sources=""))[0] == []  # legal, and empty
         assert server.requests[0][3] == "/api/images/?fields=id%2Csource%2Cattributes%2Ctags&page_size=2"
@@ -88,7 +102,10 @@ def test_what_is_asked_for():
 
 def test_one_page_ahead_and_not_more():
     pages = [page(*(record(f"{i}-{j}") for j in range(300)), next=f"/{i + 2}") for i in range(9)]
-    with serving([*pages, page()]) as server, DatagoClient(config(server, samples_buffer_size=2, max_connections=1)) as client:
+    with (
+        serving([*pages, page()]) as server,
+        DatagoClient(config(server, samples_buffer_size=2, max_connections=1)) as client,
+    ):
         assert client.get_sample(timeout=10)
         time.sleep(0.5)
         assert sum("good" not in asked[0] for asked in server.requests) == 2
@@ -99,9 +116,15 @@ def test_one_page_ahead_and_not_more():
 
 
 # D01
-@pytest.mark.parametrize("fault", [answer(b"<h1>No</h1>", status="500 No"), silent(), cut(), cut(answer(b"{", length=9))])
+@pytest.mark.parametrize(
+    "fault", [answer(b"<h1>No</h1>", status="500 No"), silent(), cut(), cut(answer(b"{", length=9))]
+)
 def test_a_page_that_does_not_come_ends_the_run_behind_the_pages_before(fault):
-    pages = [page(record("1"), record("2"), next="/2?key=SECRET"), page(record("3"), record("4"), next="/3?key=SECRET"), fault]
+    pages = [
+        page(record("1"), record("2"), next="/2?key=SECRET"),
+        page(record("3"), record("4"), next="/3?key=SECRET"),
+        fault,
+    ]
     with serving(pages) as server:
         client = DatagoClient(config(server, page_timeout=0.3))
         found, error = drain(client)
@@ -133,7 +156,10 @@ def test_a_page_fault_that_passes(fault):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (answer(b'{"detail":"Authentication credentials were not provided."}', status="401 No"), "HTTP 401: .*not provided"),
+        (
+            answer(b'{"detail":"Authentication credentials were not provided."}', status="401 No"),
+            "HTTP 401: .*not provided",
+        ),
         (answer(b'{"detail":"Invalid token."}', status="403 No"), "HTTP 403: .*Invalid token"),
         (answer(f'{{"detail":"no {KEY}"}}'.encode(), status="403 No"), "HTTP 403: .*no …"),
         (answer(b'["One or more tags do not exist"]', status="400 No"), "HTTP 400: .*do not exist"),
@@ -151,7 +177,10 @@ def test_a_page_fault_that_passes(fault):
         (answer(b"\xff\xfe\x00"), "not JSON"),
         (answer(status="302 Found", Location="/login/?next=/api/images/"), "redirected to .*/login/"),
         (answer(status="302 Found", Location="/api/images/"), "page 1: "),
-        (page(record("1"), next="http://other.invalid/api/images/?cursor=SECRET"), "leads to another host: http://other.invalid/api"),
+        (
+            page(record("1"), next="http://other.invalid/api/images/?cursor=SECRET"),
+            "leads to another host: http://other.invalid/api",
+        ),
         (page(record("1"), next="https://127.0.0.1/api/images/"), "leads to another host"),
         (page(record("1"), next="http://[bad"), "leads to another host"),
         (page(record("1"), next="/api/images/"), "page 1 leads back to one before"),
@@ -163,7 +192,12 @@ def test_pages_that_are_not_pages(fault, said):
     paths = {"login/": answer(b"<html>"), "same": page(record("1"), next="/3"), "loop": page(record("2"), next="/loop")}
     with serving([fault], **paths) as server:
         found, error = drain(DatagoClient(config(server)))
-        assert error is not None and "127.0.0.1" in str(error) and set(found) <= {"1", "2"} and len(found) == len(set(found))
+        assert (
+            error is not None
+            and "127.0.0.1" in str(error)
+            and set(found) <= {"1", "2"}
+            and len(found) == len(set(found))
+        )
         with pytest.raises(SourceError, match=said):
             raise error
         assert server.count("/api/images/") <= 11
@@ -205,7 +239,9 @@ def test_records_of_all_kinds():
         record("b8", duplicate_state="1"), record("b9", image_direct_url=5), record("b10", latents=[None]), record("b11", source={}),
         record("b12", duplicate_state=2**40), record("b13", image_direct_url="http://[x"),
     ]  # fmt: skip
-    with serving([page(*good, next="/2", more=1), page(*bad, good[0], next="/3"), page()], latent=answer(b"bytes")) as server:
+    with serving(
+        [page(*good, next="/2", more=1), page(*bad, good[0], next="/3"), page()], latent=answer(b"bytes")
+    ) as server:
         samples, stats = read(config(server))
     samples = {sample.id: sample for sample in samples}
     assert sorted(samples) == sorted(["7", "null", "bare", "extra", "日本 é", "numbers", "latent"])
@@ -231,7 +267,10 @@ def test_failures_have_names():
 # D07: a sample with all its parts, or none
 def test_one_of_several_parts_fails():
     def with_parts(identity, **urls):
-        return record(identity, latents=[{"latent_type": n, "file_direct_url": f"/{u}", "is_mask": "mask" in n} for n, u in urls.items()])
+        return record(
+            identity,
+            latents=[{"latent_type": n, "file_direct_url": f"/{u}", "is_mask": "mask" in n} for n, u in urls.items()],
+        )
 
     records = [
         with_parts("good", mask="good.jpg", image2="good.jpg", raw="raw"), with_parts("m", mask="gone", raw="raw"),
@@ -241,7 +280,10 @@ def test_one_of_several_parts_fails():
     with serving([page(*records)], gone=html, raw=answer(b"raw"), page=html, broken=answer(b"x" * 100)) as server:
         samples, stats = read(config(server))
     assert [sample.id for sample in samples] == ["good"] and stats["failures"] == {"not_found": 2, "unsupported": 1}
-    assert {f["name"]: f["text"].split(":")[0] for f in stats["last_failures"] if f["reason"] == "not_found"} == {"S:m": "mask mask", "S:l": "latent raw"}
+    assert {f["name"]: f["text"].split(":")[0] for f in stats["last_failures"] if f["reason"] == "not_found"} == {
+        "S:m": "mask mask",
+        "S:l": "latent raw",
+    }
 
 
 # ---- downloads ----
@@ -257,7 +299,9 @@ def test_what_is_no_picture_is_asked_for_once(body):
 
 # H03: without a length only the decoder can notice
 def test_a_body_without_length_that_is_cut():
-    with serving([page(record("a", "/bad"), record("b"))], bad=cut(b"HTTP/1.0 200 OK\r\n\r\n" + PICTURE[:-400])) as server:
+    with serving(
+        [page(record("a", "/bad"), record("b"))], bad=cut(b"HTTP/1.0 200 OK\r\n\r\n" + PICTURE[:-400])
+    ) as server:
         samples, stats = read(config(server))
     assert len(samples) == 1 and stats["failures"] == {"truncated": 1}
 
@@ -272,14 +316,20 @@ def test_a_picture_that_comes_at_the_second_attempt():
 
 # H05, H12
 def test_stop_and_go_on_in_a_stall():
-    with serving([page(record("a", "/stall"), record("b"))], stall=silent(answer(PICTURE[:500], length=len(PICTURE)))) as server:
+    with serving(
+        [page(record("a", "/stall"), record("b"))], stall=silent(answer(PICTURE[:500], length=len(PICTURE)))
+    ) as server:
         client = DatagoClient(config(server))
         assert client.get_sample(timeout=10).id == "b"
         threading.Timer(0.3, client.stop).start()
         start = time.monotonic()
         assert client.get_sample() is None and time.monotonic() - start < 2
         samples, stats = read(config(server, read_timeout=0.3))
-    assert [sample.id for sample in samples] == ["b"] and stats["failures"] == {"remote": 1} and server.count("/stall") == 3
+    assert (
+        [sample.id for sample in samples] == ["b"]
+        and stats["failures"] == {"remote": 1}
+        and server.count("/stall") == 3
+    )
 
 
 def test_stop_while_a_page_does_not_come():

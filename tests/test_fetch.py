@@ -195,7 +195,10 @@ def test_redirects():
     paths |= {"/ftp": answer(status="302 Found", Location="ftp://127.0.0.1/x"), "/nowhere": answer(status="302 Found")}
     paths |= {"/file": answer(status="302 Found", Location="file:///etc/passwd")}
     with faulty(paths) as server:
-        urls = [f"{server.url}/{path}" for path in (301, 302, 303, 307, 308, "hop1", "hop6", "hop0", "loop", "ftp", "file", "nowhere")]
+        urls = [
+            f"{server.url}/{path}"
+            for path in (301, 302, 303, 307, 308, "hop1", "hop6", "hop0", "loop", "ftp", "file", "nowhere")
+        ]
         found = fetch(urls)
     assert [body for _, body, _ in found] == [b"end"] * 5 + [b"far"] * 2 + [None] * 5
     texts = [error[1] for _, _, error in found[7:]]
@@ -246,18 +249,27 @@ def test_too_large():
     chunked, _ = fetch_one(cut(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000), max_bytes=1000)
     fits, _ = fetch_one(answer(b"x" * 1000), max_bytes=1000)
     for _, body, (reason, text) in (declared, chunked):
-        assert body is None and reason == "too_large" and text.startswith("larger than max_file_bytes, which is 1000: http")
+        assert (
+            body is None
+            and reason == "too_large"
+            and text.startswith("larger than max_file_bytes, which is 1000: http")
+        )
     assert len(fits[1]) == 1000
 
 
 # H23, H24
 def test_user_agent_and_proxies(monkeypatch):
     found, server = fetch_one(answer(b"x"), user_agent="mine/1")
-    assert "User-Agent: mine/1" in server.headers() and not any(line.startswith("Accept-Encoding") for line in server.headers())
+    assert "User-Agent: mine/1" in server.headers() and not any(
+        line.startswith("Accept-Encoding") for line in server.headers()
+    )
     with faulty({"http://images.invalid/a": answer(b"by proxy"), "/a": answer(b"direct")}) as server:
         monkeypatch.setenv("http_proxy", server.url)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert [body for _, body, _ in fetch(["http://images.invalid/a", f"{server.url}/a"])] == [b"by proxy", b"direct"]
+        assert [body for _, body, _ in fetch(["http://images.invalid/a", f"{server.url}/a"])] == [
+            b"by proxy",
+            b"direct",
+        ]
     assert proxies({"http_proxy": "a", "HTTPS_PROXY": "b", "HTTP_PROXY": "no", "NO_PROXY": "c"}) == ("a", "b", "c")
     assert proxies({"ALL_PROXY": "a"}) == ("a", "a", "")
 
@@ -331,7 +343,9 @@ def test_a_fork_has_no_thread_and_does_no_harm():
         fetcher.close()
 
 
-@pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "import os; os._exit(0)", "del f", "import gc; f = [f]; f.append(f)"])
+@pytest.mark.parametrize(
+    "end", ["", "raise SystemExit(0)", "import os; os._exit(0)", "del f", "import gc; f = [f]; f.append(f)"]
+)
 def test_the_interpreter_may_end_at_any_time(end):
     with faulty({"/x": slow(answer(b"x" * 50_000), 0.01), "/never": silent()}) as server:
         script = (

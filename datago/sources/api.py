@@ -69,7 +69,9 @@ class Api:
         for attempt in range(1, self._attempts + 1):
             least = 0
             try:
-                answer = self._session.get(url, params=params, auth=self._sign, timeout=(CONNECT_TIMEOUT, self._timeout))
+                answer = self._session.get(
+                    url, params=params, auth=self._sign, timeout=(CONNECT_TIMEOUT, self._timeout)
+                )
             except self._requests.exceptions.RequestException as error:
                 if not isinstance(error, self._passing()):
                     raise SourceValueError(f"{what}: {self._hide(_words(error))}; from {redacted(url)}") from None
@@ -83,7 +85,11 @@ class Api:
                         if attempt == self._attempts or {"Content-Length", "Transfer-Encoding"} & set(answer.headers):
                             raise
                 problem, least = f"HTTP {answer.status_code}{self._detail(answer)}", _retry_after(answer)
-                if answer.status_code not in (200, 408, 429) and answer.status_code < 500 or least > LONGEST_RETRY_AFTER:
+                if (
+                    answer.status_code not in (200, 408, 429)
+                    and answer.status_code < 500
+                    or least > LONGEST_RETRY_AFTER
+                ):
                     kind = SourceValueError if answer.status_code == 400 else SourceOSError
                     raise kind(f"{what}: {problem}; from {redacted(url)}")
             if attempt < self._attempts and not self.stopped:

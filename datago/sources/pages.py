@@ -102,7 +102,9 @@ class Pages:
         except ValueError:
             same = False
         if not same:
-            raise SourceValueError(f"page {number} leads to another host: {redacted(following)}, from {redacted(page_url)}")
+            raise SourceValueError(
+                f"page {number} leads to another host: {redacted(following)}, from {redacted(page_url)}"
+            )
         return url
 
     def _ask(self, url, params, number):
@@ -138,7 +140,11 @@ class Pages:
                     known.add(name)
                     fresh.append((name, record))
             # The server draws for each rank alike: whose an image is, its id says.
-            mine = [record for name, record in fresh if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank]
+            mine = [
+                record
+                for name, record in fresh
+                if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank
+            ]
             if mine:
                 yield mine, answer[2]
             barren = 0 if fresh else barren + 1
@@ -155,7 +161,10 @@ def _prefixes(share):
     length = 1
     while share < 1 and share * 16**length < 16:
         length += 1
-    return [("prefix_length", length), ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300)]
+    return [
+        ("prefix_length", length),
+        ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300),
+    ]
 
 
 def _identity(record):
