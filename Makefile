@@ -19,7 +19,7 @@ build: .venv/ready
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "datago needs Python 3.11 or later: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(PIP) --upgrade pip
-	$(PIP) 'setuptools>=80' 'cython>=3.2,<4' 'numpy>=1.26' 'pillow>=11.2.1' --group test
+	$(PIP) 'setuptools>=80' 'cython>=3.2,<4' 'numpy>=1.26' 'pillow>=11.2.1' 'requests>=2.31' --group test
 	touch $@
 
 bench: build

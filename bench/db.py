@@ -83,7 +83,8 @@ def main():
             server.wait()
         allowed = f"{options.connections / latency:6.0f}/s" if latency else "       -"
         print(
-            f"latency {latency * 1e3:4.0f} ms: allowed {allowed}, downloads {plain:6.0f}/s at {plain_cpu * 1e6:4.0f} us, "
+            f"latency {latency * 1e3:4.0f} ms: allowed {allowed}, "
+            f"downloads {plain:6.0f}/s at {plain_cpu * 1e6:4.0f} us, "
             f"images {whole:6.0f}/s at {whole_cpu * 1e3:5.2f} ms of CPU",
             flush=True,
         )

@@ -3,7 +3,7 @@ cdef extern from *:
     """
     #define CURL_DISABLE_TYPECHECK  /* its statement expressions do not fit into what Cython writes */
     #include <curl/curl.h>
-    /* Not to wait for a name server that does not answer when a transfer is given up: such a lookup has a thread of its own. */
+    /* Not to wait for a name server that does not answer when a transfer is given up: a lookup has its own thread. */
     static inline void dg_curl_quick_exit(CURL *easy)
     {
     #if LIBCURL_VERSION_NUM >= 0x075700

@@ -4,8 +4,8 @@
     submit ──► waiting jobs ──► slots, each with a connection ──► done jobs ──► take
                     ▲ ── retries, when they are due ──┘
 
-The thread (_transfers.pyx) touches no Python object: what Python knows of a job stays here, under the job's number. So a
-thread that does not come back (a name server that hangs) is left behind with its memory, and never waited for.
+The thread (_transfers.pyx) touches no Python object: what Python knows of a job stays here, under the job's number. So
+a thread that does not come back (a name server that hangs) is left behind with its memory, and never waited for.
 """
 import atexit
 import os
@@ -63,7 +63,8 @@ def proxies(environment=os.environ):
     Read here, as a native thread must not look at the environment while Python may be changing it."""
     def first(*names):
         return next((environment[name] for name in names if environment.get(name)), "")
-    return (first("http_proxy", "all_proxy", "ALL_PROXY"), first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+    return (first("http_proxy", "all_proxy", "ALL_PROXY"),
+            first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
             first("no_proxy", "NO_PROXY"))
 
 
@@ -82,19 +83,21 @@ cdef class Fetcher:
 
     Args:
         max_connections: connections at once, in total and to one host; idle ones are kept for what comes next.
-        timeout: seconds of silence (before the headers, or between two reads) after which a transfer is given up. So is one
-            that brings less than 1000 bytes a second over three time-outs: this is for images, which are small.
-        attempts: how often a url is asked for in all, if it cannot be connected to, times out, breaks off, ends early, or
-            answers 408, 429 or 5xx. Waits between are 0.2 s and twice as long each time, cut by up to half at random, and
-            at least what Retry-After says; if that is more than 120 s, the answer stands. Other answers are final.
+        timeout: seconds of silence (before the headers, or between two reads) after which a transfer is given up. So is
+            one that brings less than 1000 bytes a second over three time-outs: this is for images, which are small.
+        attempts: how often a url is asked for in all, if it cannot be connected to, times out, breaks off, ends early,
+            or answers 408, 429 or 5xx. Waits between are 0.2 s and twice as long each time, cut by up to half at
+            random, and at least what Retry-After says; if that is more than 120 s, the answer stands. Other answers
+            are final.
         user_agent: the header.
         max_bytes: longer bodies are failures.
         capacity: urls inside at once, from submit to take.
         ca_file: a bundle of certificates to trust instead of libcurl's own; "": none.
 
-    Only status 200 is good. Redirects are followed, 10 at most, to http and https, and not from https to http. HTTP/1.1 is
-    spoken. Proxies are those of the environment (http_proxy, https_proxy, all_proxy, no_proxy) at construction. When it
-    is closed or dropped, and when the interpreter exits, everything inside is. In a forked child it raises RuntimeError.
+    Only status 200 is good. Redirects are followed, 10 at most, to http and https, and not from https to http. HTTP/1.1
+    is spoken. Proxies are those of the environment (http_proxy, https_proxy, all_proxy, no_proxy) at construction. When
+    it is closed or dropped, and when the interpreter exits, everything inside is. In a forked child it raises
+    RuntimeError.
 
     Raises:
         OSError: the thread could not be started.
@@ -175,8 +178,8 @@ cdef class Fetcher:
         """What is done, waiting outside the GIL up to `timeout` seconds for the first.
 
         Returns:
-            A list, empty after the time-out, of (tag, status, body, error): the HTTP status (0: no answer), and either the
-            body, bytes-like, or (reason, text) with a reason of stats()["failures"]. None once the Fetcher was closed.
+            A list, empty after the time-out, of (tag, status, body, error): the HTTP status (0: no answer), and either
+            the body, bytes-like, or (reason, text) with a reason of stats()["failures"]. None once it was closed.
         """
         cdef Engine *engine = self.engine
         cdef double deadline = dg_now() + timeout, left

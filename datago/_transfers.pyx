@@ -250,8 +250,8 @@ cdef void forget(Engine *engine, Job *job) noexcept nogil:
 
 
 cdef bint may_pass(CURLcode result) noexcept nogil:
-    return (result == CURLE_COULDNT_CONNECT or result == CURLE_COULDNT_RESOLVE_HOST or result == CURLE_COULDNT_RESOLVE_PROXY
-            or result == CURLE_OPERATION_TIMEDOUT or result == CURLE_GOT_NOTHING or result == CURLE_PARTIAL_FILE
+    return (result == CURLE_COULDNT_CONNECT or result == CURLE_COULDNT_RESOLVE_HOST
+            or result == CURLE_COULDNT_RESOLVE_PROXY or result == CURLE_OPERATION_TIMEDOUT or result == CURLE_GOT_NOTHING or result == CURLE_PARTIAL_FILE
             or result == CURLE_SEND_ERROR or result == CURLE_RECV_ERROR or result == CURLE_SSL_CONNECT_ERROR)
 
 
@@ -283,8 +283,8 @@ cdef void *run(void *argument) noexcept nogil:
         count = engine.socket_count
         if poll(engine.sockets, count, wait) < 0:
             continue
-        # One socket after the other, and where a download ends, the next one is sent for at once: if all were read first,
-        # all connections would fall into step and wait for each other.
+        # One socket after the other, and where a download ends, the next one is sent for at once: if all were read
+        # first, all connections would fall into step and wait for each other.
         memcpy(engine.ready, engine.sockets, count * sizeof(pollfd))
         for i in range(count):
             socket = &engine.ready[i]
@@ -323,7 +323,7 @@ cdef bint turn(Engine *engine, int socket, int events) noexcept nogil:
 
 
 cdef int go_on(Engine *engine) noexcept nogil:
-    """Begins what can be begun. Returns the milliseconds in which to look again at the latest; -1: the thread shall leave."""
+    """Begins what can be begun. Returns the milliseconds in which to look again; -1: the thread shall leave."""
     cdef double next_due
     cdef bint closing
     while True:
@@ -452,7 +452,7 @@ cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil:
 
 
 cdef Leave ask_to_leave(Engine *engine, double deadline) noexcept nogil:
-    """Waits until the thread has left, up to `deadline`. Says what is to be done about it: only the first who asks may."""
+    """Waits until the thread has left, up to `deadline`. Says what to do about it: only the first who asks may."""
     cdef bint first, left
     pthread_mutex_lock(&engine.lock)
     first = not engine.closing

@@ -67,14 +67,15 @@ TOP = {
     "max_file_bytes": (integer(1), 2**30),
 }
 RANKS = {"rank": (integer(0), 0), "world_size": (integer(1), 1)}
-TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks has_latents
-lacks_latents return_latents attributes""".split()
+TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks
+has_latents lacks_latents return_latents attributes""".split()
+SIZE_FILTERS = "min_short_edge max_short_edge min_pixel_count max_pixel_count".split()
 SOURCES = {
     "db": {
         "sources": (TEXT, REQUIRED),
         "page_size": (integer(1), REQUIRED),
         **dict.fromkeys(TEXT_FILTERS, (TEXT, "")),
-        **dict.fromkeys(("min_short_edge", "max_short_edge", "min_pixel_count", "max_pixel_count"), (integer(0, 2**31 - 1), 0)),
+        **dict.fromkeys(SIZE_FILTERS, (integer(0, 2**31 - 1), 0)),
         "tags_empty": (YES_OR_NO, ""),
         "duplicate_state": (UNIQUENESS, 0),
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),

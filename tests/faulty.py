@@ -15,10 +15,10 @@ def answer(body=b"", status="200 OK", length=None, **headers):
 
 
 class Faulty:
-    """Answers by `answers`: path (without query) -> what to do, or a list of it for the first, second … and all later requests.
+    """Answers by `answers`: path (without query) -> what to do, or a list for the first, second … and all later ones.
 
-    To do is: bytes to send, `cut(bytes)` to hang up behind them, or a function of the connection's socket that returns whether
-    to hang up.
+    To do is: bytes to send, `cut(bytes)` to hang up behind them, or a function of the connection's socket that returns
+    whether to hang up.
     """
 
     def __init__(self, answers, certificate=None):

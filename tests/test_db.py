@@ -1,4 +1,4 @@
-"""The database source against our own server: what is delivered, to whom, and what becomes of a server that goes away."""
+"""The database source against our own server: what is delivered, to whom, and what if the server goes away."""
 
 import json
 import os
@@ -106,8 +106,10 @@ def test_all_images_of_a_sample_have_one_size_and_masks_are_png(server):
 @pytest.mark.parametrize(
     ("keys", "wanted"),
     [
-        ({"sources": "B"}, lambda i: i >= 40), ({"sources_ne": "B"}, lambda i: i < 40), ({"tags": "hq,cat"}, lambda i: i % 3 == 0 or i % 4 == 0),
-        ({"tags_all": "hq,cat"}, lambda i: i % 12 == 0), ({"tags_ne": "hq"}, lambda i: i % 3), ({"tags_ne_all": "hq,cat"}, lambda i: i % 12),
+        ({"sources": "B"}, lambda i: i >= 40), ({"sources_ne": "B"}, lambda i: i < 40),
+        ({"tags": "hq,cat"}, lambda i: i % 3 == 0 or i % 4 == 0),
+        ({"tags_all": "hq,cat"}, lambda i: i % 12 == 0), ({"tags_ne": "hq"}, lambda i: i % 3),
+        ({"tags_ne_all": "hq,cat"}, lambda i: i % 12),
         ({"tags_empty": "true"}, lambda i: i % 3 and i % 4), ({"tags_empty": False}, lambda i: not (i % 3 and i % 4)),
         ({"has_masks": "person_mask"}, lambda i: i % 2 == 0), ({"lacks_masks": "person_mask"}, lambda i: i % 2),
         ({"has_latents": "dino"}, lambda i: i % 5 == 0), ({"lacks_latents": "dino"}, lambda i: i % 5),
@@ -202,8 +204,10 @@ def test_random_sampling_of_few_where_the_server_has_many_in_mind(album):
 def test_settings_are_checked():
     good = {"sources": "", "page_size": 10}
     for key, value in [
-        ("page_size", "10"), ("page_size", 0), ("sources", None), ("require_images", 1), ("tags_empty", "yes"), ("duplicate_state", 3),
-        ("duplicate_state", "None"), ("min_short_edge", -1), ("max_connections", 0), ("read_timeout", 0), ("tags", ["a"]), ("rank", 1),
+        ("page_size", "10"), ("page_size", 0), ("sources", None), ("require_images", 1), ("tags_empty", "yes"),
+        ("duplicate_state", 3),
+        ("duplicate_state", "None"), ("min_short_edge", -1), ("max_connections", 0), ("read_timeout", 0),
+        ("tags", ["a"]), ("rank", 1),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=f"source_config.{key}: "):
             DatagoClient({"source_config": {**good, key: value}})
@@ -305,7 +309,7 @@ def start_server(album, ports):
 
 @pytest.mark.parametrize("away", [0.4, None])
 def test_a_server_that_is_killed(album, monkeypatch, away):
-    """Back after `away` seconds the run goes on; else it ends with an error. Nothing comes twice, nothing is lost uncounted."""
+    """Back after `away` seconds the run goes on, else it ends with an error. Nothing comes twice, none is lost."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         ports = one.getsockname()[1], two.getsockname()[1]
     monkeypatch.setenv("DATAGO_MAX_RETRIES", "7" if away else "2")

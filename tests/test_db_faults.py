@@ -1,4 +1,4 @@
-"""The database source against servers that break the protocol, or break down. Cases D and H of the field's list."""
+"""The database source against servers that break the protocol, or break down."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ def config(server, **keys):
 
 
 def serving(pages, **paths):
-    """A server of pages: the first at /api/images/, the next ones at /2, /3 … (`next` has to say so), and of pictures."""
+    """A server of pages: the first at /api/images/, others at /2, /3 … (`next` has to say so), and of pictures."""
     answers = {"/api/images/" if i == 0 else f"/{i + 1}": one for i, one in enumerate(pages)}
     return faulty({**answers, "/good.jpg": answer(PICTURE), **{f"/{name}": action for name, action in paths.items()}})
 
@@ -68,13 +68,16 @@ def two_attempts(monkeypatch):
 # ---- requests ----
 
 
-# D06
-def test_what_is_asked_for():
+def test_what_is_asked_for():  # D06
     keys = {
-        "sources": "a,b c", "sources_ne": "d", "tags": "t", "tags_all": "u", "tags_ne": "v", "tags_ne_all": "w", "tags_empty": True,
-        "has_attributes": "x", "lacks_attributes": "y", "has_masks": "m", "lacks_masks": "n", "has_latents": "l", "lacks_latents": "o",
-        "min_short_edge": 1, "max_short_edge": 2, "min_pixel_count": 3, "max_pixel_count": 4, "attributes": "aes__gte:0.5",
-        "duplicate_state": 1, "require_embeddings": True, "rank": 1, "world_size": 3, "user_agent": "mine", "page_size": 77,
+        "sources": "a,b c", "sources_ne": "d", "tags": "t", "tags_all": "u", "tags_ne": "v", "tags_ne_all": "w",
+        "tags_empty": True,
+        "has_attributes": "x", "lacks_attributes": "y", "has_masks": "m", "lacks_masks": "n", "has_latents": "l",
+        "lacks_latents": "o",
+        "min_short_edge": 1, "max_short_edge": 2, "min_pixel_count": 3, "max_pixel_count": 4,
+        "attributes": "aes__gte:0.5",
+        "duplicate_state": 1, "require_embeddings": True, "rank": 1, "world_size": 3, "user_agent": "mine",
+        "page_size": 77,
     }  # fmt: skip
     with serving([page(record("a", "/good.jpg?Signature=1"), next="/2"), page()]) as server:
         samples, _ = read(config(server, **keys, limit=5))
@@ -84,9 +87,12 @@ def test_what_is_asked_for():
         ]
         query = server.requests[0][3].partition("?")[2].split("&")
         assert query == [
-            "fields=id%2Csource%2Cattributes%2Ctags%2Cimage_direct_url%2Clatents%2Ccoca_embedding%2Cduplicate_state", "page_size=77",
-            "sources=a%2Cb+c", "sources__ne=d", "tags=t", "tags__all=u", "tags__ne=v", "tags__ne_all=w", "has_attributes=x",
-            "lacks_attributes=y", "has_masks=m", "lacks_masks=n", "has_latents=l", "lacks_latents=o", "attributes=aes__gte%3A0.5",
+            "fields=id%2Csource%2Cattributes%2Ctags%2Cimage_direct_url%2Clatents%2Ccoca_embedding%2Cduplicate_state",
+            "page_size=77",
+            "sources=a%2Cb+c", "sources__ne=d", "tags=t", "tags__all=u", "tags__ne=v", "tags__ne_all=w",
+            "has_attributes=x",
+            "lacks_attributes=y", "has_masks=m", "lacks_masks=n", "has_latents=l", "lacks_latents=o",
+            "attributes=aes__gte%3A0.5",
             "short_edge__gte=1", "short_edge__lte=2", "pixel_count__gte=3", "pixel_count__lte=4", "tags__empty=true",
             "return_latents=l%2Cm", "duplicate_state=1", "partitions_count=3", "partition=1",
         ]  # fmt: skip
@@ -115,11 +121,10 @@ def test_one_page_ahead_and_not_more():
 # ---- pages ----
 
 
-# D01
 @pytest.mark.parametrize(
     "fault", [answer(b"<h1>No</h1>", status="500 No"), silent(), cut(), cut(answer(b"{", length=9))]
 )
-def test_a_page_that_does_not_come_ends_the_run_behind_the_pages_before(fault):
+def test_a_page_that_does_not_come_ends_the_run_behind_the_pages_before(fault):  # D01
     pages = [
         page(record("1"), record("2"), next="/2?key=SECRET"),
         page(record("3"), record("4"), next="/3?key=SECRET"),
@@ -142,7 +147,9 @@ def test_a_page_that_drips(monkeypatch):
         assert found == ["1"] and "no page came within" in str(error) and time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize("fault", [answer(status="503 No"), answer(status="429 No", Retry_After="1"), answer(status="408 No"), cut(), cut(b"HTTP/1.1 200"),
+@pytest.mark.parametrize("fault",
+[answer(status="503 No"), answer(status="429 No", Retry_After="1"), answer(status="408 No"), cut(),
+cut(b"HTTP/1.1 200"),
                                    cut(answer(b"{", length=100))])  # fmt: skip
 def test_a_page_fault_that_passes(fault):
     good = page(record("1"), next="/2")
@@ -152,7 +159,6 @@ def test_a_page_fault_that_passes(fault):
         assert len(server.requests) >= 7  # five for pages, two of pictures
 
 
-# D02
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -188,7 +194,7 @@ def test_a_page_fault_that_passes(fault):
         (page(record("1"), next="/loop"), "page 2 leads back to one before"),
     ],
 )
-def test_pages_that_are_not_pages(fault, said):
+def test_pages_that_are_not_pages(fault, said):  # D02
     paths = {"login/": answer(b"<html>"), "same": page(record("1"), next="/3"), "loop": page(record("2"), next="/loop")}
     with serving([fault], **paths) as server:
         found, error = drain(DatagoClient(config(server)))
@@ -222,21 +228,26 @@ def test_the_key_goes_nowhere_else():
 # ---- records ----
 
 
-# D05
-def test_records_of_all_kinds():
+def test_records_of_all_kinds():  # D05
     latent = {"latent_type": "depth", "file_direct_url": "/latent", "is_mask": False}
     good = [
         record(7), record("null", attributes=None, tags=None, coca_embedding=None, duplicate_state=None, latents=None),
-        record("bare", attributes=..., tags=..., source=...), record("extra", unknown={"deep": [1]}, height="x"), record("日本 é"),
-        record("numbers", source=5, tags=[1, "b"], attributes={"日": ["本"]}, duplicate_state=2, coca_embedding={"vector": [1, 0.5]}),
-        record("latent", latents=[latent, {**latent, "latent_type": "image_mask", "is_mask": True, "file_direct_url": "/good.jpg"}]),
+        record("bare", attributes=..., tags=..., source=...), record("extra", unknown={"deep": [1]}, height="x"),
+        record("日本 é"),
+        record("numbers", source=5, tags=[1, "b"], attributes={"日": ["本"]}, duplicate_state=2,
+        coca_embedding={"vector": [1, 0.5]}),
+        record("latent",
+        latents=[latent, {**latent, "latent_type": "image_mask", "is_mask": True, "file_direct_url": "/good.jpg"}]),
     ]  # fmt: skip
     bad = [
-        record(..., attributes={}), record(None), record(""), record(True), record(["x"]), "text", None, [], record("\ud800"),
+        record(..., attributes={}), record(None), record(""), record(True), record(["x"]), "text", None, [],
+        record("\ud800"),
         record("no url", image_direct_url=None), record("no url 2", image_direct_url=...), record("b1", attributes=[1]),
         record("b2", tags="t"), record("b3", coca_embedding=[1]), record("b4", coca_embedding={"vector": ["x"]}),
-        record("b5", latents=[{**latent, "is_mask": None}]), record("b6", latents=[{"latent_type": "x"}]), record("b7", latents={"a": 1}),
-        record("b8", duplicate_state="1"), record("b9", image_direct_url=5), record("b10", latents=[None]), record("b11", source={}),
+        record("b5", latents=[{**latent, "is_mask": None}]), record("b6", latents=[{"latent_type": "x"}]),
+        record("b7", latents={"a": 1}),
+        record("b8", duplicate_state="1"), record("b9", image_direct_url=5), record("b10", latents=[None]),
+        record("b11", source={}),
         record("b12", duplicate_state=2**40), record("b13", image_direct_url="http://[x"),
     ]  # fmt: skip
     with serving(
@@ -264,8 +275,8 @@ def test_failures_have_names():
     }  # fmt: skip
 
 
-# D07: a sample with all its parts, or none
-def test_one_of_several_parts_fails():
+# A sample with all its parts, or none.
+def test_one_of_several_parts_fails():  # D07
     def with_parts(identity, **urls):
         return record(
             identity,
@@ -289,16 +300,15 @@ def test_one_of_several_parts_fails():
 # ---- downloads ----
 
 
-# H14, H26
 @pytest.mark.parametrize("body", [b"<html><body>log in</body></html>", b"garbage" * 1000, PICTURE[:300], b""])
-def test_what_is_no_picture_is_asked_for_once(body):
+def test_what_is_no_picture_is_asked_for_once(body):  # H14, H26
     with serving([page(record("a", "/bad"), record("b"))], bad=answer(body)) as server:
         samples, stats = read(config(server))
     assert [sample.id for sample in samples] == ["b"] and stats["failed"] == 1 and server.count("/bad") == 1
 
 
-# H03: without a length only the decoder can notice
-def test_a_body_without_length_that_is_cut():
+# Without a length only the decoder can notice.
+def test_a_body_without_length_that_is_cut():  # H03
     with serving(
         [page(record("a", "/bad"), record("b"))], bad=cut(b"HTTP/1.0 200 OK\r\n\r\n" + PICTURE[:-400])
     ) as server:
@@ -314,8 +324,7 @@ def test_a_picture_that_comes_at_the_second_attempt():
     assert len(samples) == 3 and stats["failed"] == 0
 
 
-# H05, H12
-def test_stop_and_go_on_in_a_stall():
+def test_stop_and_go_on_in_a_stall():  # H05
     with serving(
         [page(record("a", "/stall"), record("b"))], stall=silent(answer(PICTURE[:500], length=len(PICTURE)))
     ) as server:
@@ -340,8 +349,7 @@ def test_stop_while_a_page_does_not_come():
         assert client.get_sample() is None and time.monotonic() - start < 1
 
 
-# H22
-def test_connections_are_bounded():
+def test_connections_are_bounded():  # H22
     def action(connection):
         time.sleep(0.01)
         connection.sendall(answer(PICTURE))

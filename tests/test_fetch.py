@@ -1,4 +1,4 @@
-"""Many small downloads at once: what comes, what is tried again, what fails, and how it ends. Cases H of the field's list."""
+"""Many small downloads at once: what comes, what is tried again, what fails, and how it ends."""
 
 import os
 import shutil
@@ -54,8 +54,7 @@ def test_a_body_is_memory_that_outlives_everything():
     assert memoryview(body).readonly and memoryview(body)[1:3] == b"bc"
 
 
-# H22
-def test_connections_are_bounded_and_kept():
+def test_connections_are_bounded_and_kept():  # H22
     with faulty({"/x": slow(answer(b"x"), 0.02)}) as server:
         found = fetch([f"{server.url}/x"] * 60, max_connections=3)
     assert all(body == b"x" for _, body, _ in found)
@@ -70,16 +69,16 @@ def thread_names():
             yield file.read().strip()
 
 
-# H01, and what a connection may do else
 @pytest.mark.parametrize(
     "fault",
     [
-        cut(answer(b"x" * 7168, length=20480)), cut(), cut(b"HTTP/1.1 200"), cut(answer(b"", length=10)), answer(status="408 Slow"),
+        cut(answer(b"x" * 7168, length=20480)), cut(), cut(b"HTTP/1.1 200"), cut(answer(b"", length=10)),
+        answer(status="408 Slow"),
         answer(status="429 Many"), answer(b"x" * 100_000, status="500 No"), answer(status="503"),
         cut(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel"),
     ],
 )  # fmt: skip
-def test_what_may_pass_is_tried_again(fault):
+def test_what_may_pass_is_tried_again(fault):  # H01, H10
     found, server = fetch_one([fault, answer(b"good")])
     assert found == (200, b"good", None) and server.count("/x") == 2
     (status, body, (reason, text)), server = fetch_one(fault, query="?key=SECRET", attempts=2)
@@ -87,8 +86,7 @@ def test_what_may_pass_is_tried_again(fault):
     assert f"(attempt 2 of 2): {server.url}/x?…" in text and "SECRET" not in text
 
 
-# H08: waits grow, with jitter
-def test_waits_grow():
+def test_waits_grow():  # H08
     codes = ["503 a", "500 b", "502 c", "504 d"]
     found, server = fetch_one([*(answer(b"error page", status=code) for code in codes), answer(b"good")], attempts=5)
     assert found == (200, b"good", None)
@@ -117,9 +115,8 @@ def test_who_waits_for_a_retry_keeps_nobody_else_waiting():
         fetcher.close()
 
 
-# H11, H13
 @pytest.mark.parametrize("code", [204, 206, 300, 304, 400, 401, 403, 404, 410, 451])
-def test_other_answers_are_final_and_their_pages_no_bodies(code):
+def test_other_answers_are_final_and_their_pages_no_bodies(code):  # H11, H13
     page = b"" if code in (204, 304) else b'{"detail": "no"}' * 125
     (status, body, (reason, text)), server = fetch_one(answer(page, status=f"{code} No"), query="?Signature=SECRET#f")
     assert status == code and body is None and server.count("/x") == 1
@@ -127,8 +124,7 @@ def test_other_answers_are_final_and_their_pages_no_bodies(code):
     assert text == f"HTTP {code}: {server.url}/x?…"
 
 
-# H12
-def test_an_expired_url_is_called_that():
+def test_an_expired_url_is_called_that():  # H12
     page = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
     (_, _, (_, text)), _ = fetch_one(answer(page, status="403 Forbidden"))
     assert text.startswith("HTTP 403, the signed url has expired: ")
@@ -141,9 +137,8 @@ def test_an_endless_error_page_is_cut():
     assert (status, reason) == (404, "not_found") and text.startswith("HTTP 404")
 
 
-# H05
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 200 OK\r\n", answer(b"x" * 500, length=1000)])
-def test_silence_is_given_up(data):
+def test_silence_is_given_up(data):  # H05
     start = time.monotonic()
     found, server = fetch_one([silent(data), answer(b"good")], timeout=0.4)
     assert found == (200, b"good", None) and 0.4 < time.monotonic() - start < 1.5
@@ -151,8 +146,8 @@ def test_silence_is_given_up(data):
     assert reason == "remote" and "timed out" in text and server.count("/x") == 2
 
 
-# H06: over three time-outs an image has to come at 1000 bytes a second
-def test_a_drip_is_given_up_and_slow_is_not():
+# Over three time-outs an image has to come at 1000 bytes a second.
+def test_a_drip_is_given_up_and_slow_is_not():  # H06
     start = time.monotonic()
     (_, _, (reason, text)), _ = fetch_one(drip(answer(length=10_000), b"x", 0.05), timeout=0.4, attempts=1)
     assert reason == "remote" and "less than 1000 bytes a second" in text and 1.1 < time.monotonic() - start < 2.2
@@ -160,8 +155,7 @@ def test_a_drip_is_given_up_and_slow_is_not():
     assert found[0] == 200 and len(found[1]) == 4000
 
 
-# H07
-def test_nobody_there_and_no_sense():
+def test_nobody_there_and_no_sense():  # H07
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as free:
         full_port = full.getsockname()[1]
         crowd = [socket.socket() for _ in range(4)]  # a backlog that is full: connecting hangs
@@ -173,7 +167,8 @@ def test_nobody_there_and_no_sense():
         with faulty({"/x": cut(b"\x16\x03\x01garbage" * 50)}) as server:
             urls = [
                 f"http://127.0.0.1:{full_port}/x", f"http://127.0.0.1:{refused}/x", "http://no-such-name.invalid/x",
-                f"{server.url}/x", f"https://127.0.0.1:{server.port}/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "", "x",
+                f"{server.url}/x", f"https://127.0.0.1:{server.port}/x", "ftp://127.0.0.1/x", "file:///etc/passwd",
+                "", "x",
                 "http://", "http://[/x", "http://127.0.0.1:99999/x",
             ]  # fmt: skip
             start = time.monotonic()
@@ -187,8 +182,7 @@ def test_nobody_there_and_no_sense():
     assert "(attempt 2 of 2)" in found[1][2][1] and "(attempt" not in found[5][2][1]
 
 
-# H15
-def test_redirects():
+def test_redirects():  # H15
     paths = {f"/{code}": answer(status=f"{code} Moved", Location="/end?a=b") for code in (301, 302, 303, 307, 308)}
     paths |= {f"/hop{i}": answer(status="302 Found", Location=f"hop{i + 1}") for i in range(11)}
     paths |= {"/hop11": answer(b"far"), "/end": answer(b"end"), "/loop": answer(status="302 Found", Location="/loop")}
@@ -208,10 +202,11 @@ def test_redirects():
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
-def test_https(tmp_path):
+def test_https(tmp_path):  # H15
     bundle = tmp_path / "both.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=x",
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+        "2", "-subj", "/CN=x",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
         check=True, capture_output=True,
     )  # fmt: skip
@@ -228,18 +223,18 @@ def test_https(tmp_path):
     assert doubted[0][1] is None and "certificate" in doubted[0][2][1] and not plain.requests
 
 
-# H20
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;a=b\r\nh\r\n003\r\nell\r\n1;x\r\no\r\n0\r\nX-Trailer: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"1;a=b\r\nh\r\n003\r\nell\r\n1;x\r\no\r\n0\r\nX-Trailer: 1\r\n\r\n",
         b"HTTP/1.1 200\r\ncontent-length: 5\r\n\r\nhello",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\n\r\nhello",
         b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
     ],
 )
-def test_odd_but_right(data):
+def test_odd_but_right(data):  # H20
     found, _ = fetch_one(cut(data))
     assert found == (200, b"hello", None)
 
@@ -257,8 +252,7 @@ def test_too_large():
     assert len(fits[1]) == 1000
 
 
-# H23, H24
-def test_user_agent_and_proxies(monkeypatch):
+def test_user_agent_and_proxies(monkeypatch):  # H23, H24
     found, server = fetch_one(answer(b"x"), user_agent="mine/1")
     assert "User-Agent: mine/1" in server.headers() and not any(
         line.startswith("Accept-Encoding") for line in server.headers()
@@ -350,7 +344,8 @@ def test_the_interpreter_may_end_at_any_time(end):
     with faulty({"/x": slow(answer(b"x" * 50_000), 0.01), "/never": silent()}) as server:
         script = (
             "from datago._fetch import Fetcher\nf = Fetcher(16)\n"
-            f"f.submit([(i, '{server.url}/' + ('never' if i % 5 == 0 else 'x')) for i in range(60)])\nkept = f.take(5)\n{end}"
+            f"f.submit([(i, '{server.url}/' + ('never' if i % 5 == 0 else 'x')) for i in range(60)])\n"
+            f"kept = f.take(5)\n{end}"
         )
         start = time.monotonic()
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=10)

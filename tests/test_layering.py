@@ -29,6 +29,12 @@ def test_who_knows_the_pixels():
     assert users <= {"_buckets.pyx", "_pool.pyx", "_sample.pyx", "_sample.pxd"}
 
 
+def test_one_module_knows_the_network_library():
+    users = {p.name for p in PACKAGE.glob("*.p[yx]*") if "datago._curl" in imports(p)}
+    assert users == {"_transfers.pyx", "_transfers.pxd"}
+    assert {p.name for p in PACKAGE.rglob("*.py") if "datago._fetch" in imports(p)} <= {"api.py", "db.py", "pages.py"}
+
+
 def test_only_the_client_knows_the_pool():
     users = {p.name for p in PACKAGE.rglob("*.py") if "datago._pool" in imports(p)}
     assert users == {"client.py"}

@@ -117,7 +117,8 @@ class Api:
             kind = answer.headers.get("Content-Type", "no content type")
             moved = f", redirected to {redacted(answer.url)}" if answer.history else ""
             raise SourceValueError(
-                f"{what}: the answer is not JSON but {len(answer.content)} bytes ({kind}){moved}: is api_url right? From {redacted(url)}"
+                f"{what}: the answer is not JSON but {len(answer.content)} bytes ({kind}){moved}: is api_url right? "
+                f"From {redacted(url)}"
             ) from None
 
     def _detail(self, answer):
@@ -134,7 +135,7 @@ class Api:
 
 
 def _words(error):
-    """What the operating system or the HTTP library said in the first place: what requests makes of it has the whole url."""
+    """What the operating system or the HTTP library said in the first place. What requests says has the whole url."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__
     text = getattr(error, "strerror", None) or str(error)

@@ -21,7 +21,8 @@ PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while do
 TEXTS = {
     "sources": "sources", "sources_ne": "sources__ne", "tags": "tags", "tags_all": "tags__all", "tags_ne": "tags__ne",
     "tags_ne_all": "tags__ne_all", "has_attributes": "has_attributes", "lacks_attributes": "lacks_attributes",
-    "has_masks": "has_masks", "lacks_masks": "lacks_masks", "has_latents": "has_latents", "lacks_latents": "lacks_latents",
+    "has_masks": "has_masks", "lacks_masks": "lacks_masks", "has_latents": "has_latents",
+    "lacks_latents": "lacks_latents",
     "attributes": "attributes", "min_short_edge": "short_edge__gte", "max_short_edge": "short_edge__lte",
     "min_pixel_count": "pixel_count__gte", "max_pixel_count": "pixel_count__lte",
 }  # fmt: skip
@@ -54,10 +55,11 @@ def parameters(config, after_id=None):
 class DbSource:
     """Yields the samples of a dataroom server, in the order in which their downloads are done.
 
-    A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page that
-    does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages before. An
-    id that this page or the one before had is passed over and counted. Rank r of w reads the server's partition r of w;
-    how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids decide about ranks.
+    A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
+    that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
+    before. An id that this page or the one before had is passed over and counted. Rank r of w reads the server's
+    partition r of w; how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids
+    decide about ranks.
 
     Args:
         config: a checked source_config, with `limit` and `max_file_bytes`.
@@ -99,7 +101,8 @@ class DbSource:
     def batches(self):
         config = self._config
         self._fetcher = Fetcher(
-            config.max_connections, config.read_timeout, configuration.attempts(), config.user_agent, config.max_file_bytes,
+            config.max_connections, config.read_timeout, configuration.attempts(), config.user_agent,
+            config.max_file_bytes,
             self._capacity, _ca_file(),
         )  # fmt: skip
         try:

@@ -115,7 +115,8 @@ class Pages:
         records = content.get("results") if isinstance(content, dict) else None
         if not isinstance(records, list) or "next" not in content or not isinstance(content["next"], str | None):
             raise SourceValueError(
-                f"page {number}: wanted an object with results (a list) and next (a url or null); from {redacted(page_url)}"
+                f"page {number}: wanted an object with results (a list) and next (a url or null); "
+                f"from {redacted(page_url)}"
             )
         return records, content["next"], page_url
 
@@ -124,8 +125,8 @@ class Pages:
     def _random(self):
         """Draws again and again until that brings nothing new.
 
-        A draw finds the images whose hashes begin with one of some random prefixes, and cuts what is found at page_size, in
-        the order of ids. So prefixes that are too rare find nothing, and with too many only the first ids ever come.
+        A draw finds the images whose hashes begin with one of some random prefixes, and cuts what is found at
+        page_size, in the order of ids. So too few prefixes find nothing, and with too many only the first ids come.
         """
         known, share, barren, number = set(), None, 0, 0
         while barren < BARREN:

@@ -1,4 +1,4 @@
-"""One record of a page: what the server says of a sample, checked, and the sample while its downloads are on their way."""
+"""One record of a page: what the server says of a sample, checked; and the sample while its downloads are under way."""
 
 import json
 from urllib.parse import quote, urljoin
