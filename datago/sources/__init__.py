@@ -14,11 +14,12 @@ An entry is a path (bytes) of an image file, an Entry (a sample's fields and the
 source itself could not read.
 """
 
-from datago.sources.files import FileSource
-
-SOURCES = {"file": FileSource}
 
 
 def open_source(config):
     """The source that a checked configuration (see config.parse) names."""
-    return SOURCES[config.source_type](config.source_config)
+    if config.source_type == "file":
+        from datago.sources.files import FileSource as Source
+    else:
+        from datago.sources.webdataset import WebDatasetSource as Source
+    return Source(config.source_config)
