@@ -34,7 +34,8 @@ typedef struct {
 
 static struct { dg_bucket *list; size_t count; } buckets[BUCKET_LISTS];
 static dg_heap *heap;
-static int plain; /* workers made now use plain C */
+static int plain;   /* workers made now use plain C */
+uint8_t tight_fill; /* see tight.c */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
@@ -43,6 +44,9 @@ dg_simd __real_dg_simd_choice(void);
 int __real_dg_png_simd(void);
 dg_simd __wrap_dg_simd_choice(void) { return plain ? DG_SIMD_GENERIC : __real_dg_simd_choice(); }
 int __wrap_dg_png_simd(void) { return plain ? 0 : __real_dg_png_simd(); }
+
+/* Freed memory is mostly kept by the sanitizer to find its late users; more than this is but page faults. */
+const char *__asan_default_options(void) { return "quarantine_size_mb=16"; }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -198,7 +202,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dg_worker *worker = dg_worker_new(heap);
     dg_size bucket = {0, 0}, again = {0, 0};
     dg_picture first, second;
+    tight_fill = 0x3C;
     dg_status status = process(worker, file, role, &options, &bucket, &first);
+    tight_fill = 0xC3;
     if (status == DG_OK && first.encoded && wish[5] & 1)
         encoded_check(worker, file, role, &options, &first);
     /* Another picture of the sample, cut off, is for the same bucket. */
