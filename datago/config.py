@@ -193,6 +193,14 @@ def worker_count(limit):
     return min(count, limit, 1024)
 
 
+def retry_attempts():
+    """Attempts in a row without progress before something on a network is given up: DATAGO_MAX_RETRIES, at least 1, default 3."""
+    try:
+        return max(1, int(os.environ["DATAGO_MAX_RETRIES"]))
+    except (KeyError, ValueError):
+        return 3
+
+
 def usable_cpus():
     """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -151,7 +151,8 @@ class ShardReader:
         """Yields lists of Entries and Failures, at most one for a block and one at the end.
 
         Args:
-            blocks: an iterator of bytes; with a method `skip`, members that nobody wants are passed over unread.
+            blocks: an iterator of bytes. With a method `skip`, members that nobody wants are passed over unread; with `resume`
+                (see remote.Stream) it is told of an end that was none.
         """
         reader, fault = TarReader(select=self._select), None
         try:
@@ -166,7 +167,9 @@ class ShardReader:
                     reader.skip(skip(reader.skippable))
                 block = next(blocks, None)
                 if block is None:
-                    break
+                    if reader.ended or not hasattr(blocks, "resume"):
+                        break
+                    blocks.resume("it ended before the archive did")  # goes on, or says that this is all there is
         except (TarError, ShardError, OSError) as error:
             fault = error
         try:

@@ -7,9 +7,13 @@ import zlib
 from collections import deque
 
 from datago import plan
+from datago.config import retry_attempts
 from datago._sample import Entry, Failure
 from datago.errors import SourceValueError
-from datago.sources import remote, urls
+from datago.sources import urls
+from datago.sources.addresses import redact, scheme_of
+from datago.sources.cache import Cache
+from datago.sources.remote import Stopped, local_path, open_stream
 from datago.sources.shards import FileBlocks, ShardReader
 
 log = logging.getLogger("datago.webdataset")
@@ -31,6 +35,7 @@ class WebDatasetSource:
     def __init__(self, config):
         self._config = config
         self._stop = threading.Event()
+        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": retry_attempts(), "stop": self._stop}
         self._changed = threading.Condition()
         self._batches = deque()
         self._readers = 0
@@ -39,14 +44,14 @@ class WebDatasetSource:
 
     def open(self):
         """Raises SourceError where the url names no shard at all."""
-        self._shards = urls.expand(self._config.url, auth_token=self._config.auth_token)
+        self._shards = urls.shard_urls(self._config.url, **self._options)
         self._by_sample = len(self._shards) < self._config.world_size
         if self._by_sample:
             log.warning("%d shards for %d ranks: every rank reads every shard and takes its part of the samples",
                         len(self._shards), self._config.world_size)
         else:
             self._shards = self._shards[self._config.rank :: self._config.world_size]
-        self._streams = remote.Settings.of(self._config, self._stop)
+        self._remote = any(is_remote(shard) for shard in self._shards)
 
     def stop(self):
         self._stop.set()
@@ -58,6 +63,7 @@ class WebDatasetSource:
         if self._config.random_sampling or self._config.shuffle:
             order = plan.permutation(len(self._shards), int.from_bytes(os.urandom(16)))
         waiting = deque(self._shards[index] for index in order)
+        self._cache = Cache(self._config.cache_dir, self._config.cache_size) if self._config.cache_dir else None
         self._readers = min(self._reader_count(), len(waiting))
         self._most = BATCHES_AHEAD * self._readers
         for number in range(self._readers):
@@ -69,7 +75,7 @@ class WebDatasetSource:
     def _reader_count(self):
         if self._config.concurrent_downloads:
             return self._config.concurrent_downloads
-        return REMOTE_READERS if any(urls.is_remote(shard) for shard in self._shards) else LOCAL_READERS
+        return REMOTE_READERS if self._remote else LOCAL_READERS
 
     def _arriving(self):
         found = False
@@ -86,7 +92,7 @@ class WebDatasetSource:
             if mine:
                 yield mine
         if not found and not self._stop.is_set() and self._error is None:
-            raise SourceValueError(f"no samples in {len(self._shards)} shards: {', '.join(map(urls.redacted, self._shards[:3]))}")
+            raise SourceValueError(f"no samples in {len(self._shards)} shards: {', '.join(map(redact, self._shards[:3]))}")
 
     def _is_mine(self, entry):
         if isinstance(entry, Failure):
@@ -130,6 +136,8 @@ class WebDatasetSource:
                 except IndexError:
                     break
                 self._read_shard(shard)
+        except Stopped:
+            pass
         except BaseException as error:
             self._error = error
         finally:
@@ -138,19 +146,32 @@ class WebDatasetSource:
                 self._changed.notify_all()
 
     def _read_shard(self, shard):
-        reader = ShardReader(urls.redacted(shard), self._config.reference_image_type, self._config.mask_suffixes)
-        blocks = remote.open_stream(shard, self._streams) if urls.is_remote(shard) else FileBlocks(urls.local_path(shard))
+        reader = ShardReader(redact(shard), self._config.reference_image_type, self._config.mask_suffixes)
+        try:
+            blocks = open_stream(shard, cache=self._cache, **self._options) if is_remote(shard) else FileBlocks(local_path(shard))
+        except OSError as error:
+            self._hand_over([Failure(reader.name, "shard", os.strerror(error.errno))])
+            return
         try:
             for batch in reader.read(blocks):
-                with self._changed:
-                    while len(self._batches) >= self._most and not self._stop.is_set():
-                        self._changed.wait(1)
-                    if self._stop.is_set():
-                        return
-                    self._batches.append(batch)
-                    self._changed.notify_all()
+                if not self._hand_over(batch):
+                    return
         finally:
             blocks.close()
             with self._changed:
                 for reason, count in reader.skipped.items():
                     self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def _hand_over(self, batch):
+        """Waits for room; False once told to stop."""
+        with self._changed:
+            while len(self._batches) >= self._most and not self._stop.is_set():
+                self._changed.wait(1)
+            if not self._stop.is_set():
+                self._batches.append(batch)
+                self._changed.notify_all()
+        return not self._stop.is_set()
+
+
+def is_remote(shard):
+    return scheme_of(shard) not in ("", "file")

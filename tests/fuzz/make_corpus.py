@@ -29,9 +29,9 @@ count = 0
 rng = random.Random(1)
 
 
-def keep(name, data):
+def keep(name, data, options=None):
     global count
-    (folder / name).write_bytes(data + TURN[count % len(TURN)])
+    (folder / name).write_bytes(data + (options or TURN[count % len(TURN)]))
     count += 1
 
 
@@ -81,7 +81,7 @@ def jpegs():
     for subsampling in (0, 1, 2):
         for options in (0, 2):
             data = saved(large, "JPEG", quality=30, subsampling=subsampling, progressive=options == 2)
-            (folder / f"jpeg_large_{subsampling}_{options}.jpg").write_bytes(data + bytes([ORIENT, NOT, 0, 3 + options, 200, 15]))
+            keep(f"jpeg_large_{subsampling}_{options}.jpg", data, bytes([ORIENT, NOT, 0, 3 + options, 200, 15]))
     # Sampling factors that Pillow does not write. 4:4:0 has the blocks of 4:2:2, and 4:1:1 those of 4:2:0, so a new header will do
     # (and a scrambled picture); the data of the last two fits only roughly.
     square = picture("RGB", (64, 64))
@@ -89,7 +89,7 @@ def jpegs():
         data = bytearray(saved(square, "JPEG", subsampling=subsampling, quality=40))
         data[data.index(b"\xff\xc0") + 11] = factors
         keep(f"jpeg_{name}.jpg", bytes(data))
-    plain = saved(rgb, "JPEG", quality=40)
+    plain, rgb_444 = saved(rgb, "JPEG", quality=40), saved(rgb, "JPEG", subsampling=0)
     for orientation in range(1, 9):
         keep(f"jpeg_exif_{orientation}.jpg",
              plain[:2] + segment(0xE1, exif(orientation, orientation % 2 == 0)) + plain[2:])
@@ -102,6 +102,14 @@ def jpegs():
     keep("jpeg_no_end.jpg", plain[:-2])
     keep("jpeg_trailing.jpg", plain + b"\0" * 9)
     keep("jpeg_damaged.jpg", plain[:-60] + bytes(b ^ 0x5A for b in plain[-60:-40]) + plain[-40:])
+    # Two components, which have no colour space; and one scan, 600 times.
+    frame, scan = rgb_444.index(b"\xff\xc0"), rgb_444.index(b"\xff\xda")
+    two = segment(0xC0, rgb_444[frame + 4:frame + 9] + b"\2" + rgb_444[frame + 10:frame + 16])
+    keep("jpeg_two.jpg", rgb_444[:frame] + two + rgb_444[frame + 19:scan] + segment(0xDA, b"\2\1\0\2\x11\0\x3f\0")
+         + rgb_444[scan + 14:])
+    dots = saved(picture("L", (8, 8)), "JPEG", progressive=True, quality=20)
+    last = dots.rindex(b"\xff\xda")
+    keep("jpeg_scans.jpg", dots[:last] + dots[last:-2] * 600 + dots[-2:])
 
 
 def chunk(name, content):
@@ -148,6 +156,7 @@ def pngs():
     keep("png_paeth_alpha.png", png(33, 20, 8, 6, filters=[4, 4, 3]))
     keep("png_1x1.png", png(1, 1, 8, 2))
     keep("png_tall.png", png(1, 90, 8, 6))
+    keep("png_wide.png", png(65501, 1, 1, 0), bytes([0, JPEG, 50, NO_BUCKETS, 0, 15]))  # beyond what a JPEG can be
     keep("png_exif.png", png(20, 10, 8, 2, extra=chunk(b"eXIf", exif(6)[6:])))
     whole = png(30, 30, 8, 2, filters=[0, 4])
     keep("png_cut.png", whole[:len(whole) * 2 // 3])
