@@ -194,11 +194,11 @@ def worker_count(limit):
 
 
 def retry_attempts():
-    """Attempts in a row without progress before something on a network is given up: DATAGO_MAX_RETRIES, at least 1, default 3."""
+    """Attempts in a row without progress before something on a network is given up: DATAGO_MAX_RETRIES, at least 1, default 5."""
     try:
         return max(1, int(os.environ["DATAGO_MAX_RETRIES"]))
     except (KeyError, ValueError):
-        return 3
+        return 5
 
 
 def usable_cpus():

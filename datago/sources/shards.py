@@ -139,6 +139,7 @@ class ShardReader:
     def __init__(self, name, reference, masks):
         self.name = name
         self.skipped = {}
+        self.damaged = False
         self._reference, self._masks = ALIASES.get(reference, reference), frozenset(masks)
         self._headers = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
         self._key = None         # of the sample that is being gathered
@@ -179,6 +180,7 @@ class ShardReader:
             fault = error
         self._finish_sample(whole=fault is None)
         if fault is not None:
+            self.damaged = True
             self._done.append(Failure(self.name, "shard", str(fault)))
         if reader.trailing:
             self._skip("bytes after the end of an archive")

@@ -66,9 +66,14 @@ class WebDatasetSource:
         self._cache = Cache(self._config.cache_dir, self._config.cache_size) if self._config.cache_dir else None
         self._readers = min(self._reader_count(), len(waiting))
         self._most = BATCHES_AHEAD * self._readers
-        for number in range(self._readers):
-            threading.Thread(target=self._read, args=(waiting,), name=f"datago shards {number}", daemon=True).start()
-        yield from self._shuffled(self._arriving())
+        threads = [threading.Thread(target=self._read, args=(waiting,), name="datago shards", daemon=True) for _ in range(self._readers)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from self._shuffled(self._arriving())
+        finally:
+            for thread in threads:  # they end by themselves, or soon after stop()
+                thread.join()
         if self._error is not None:
             raise self._error
 
@@ -158,6 +163,8 @@ class WebDatasetSource:
                     return
         finally:
             blocks.close()
+            if reader.damaged and self._cache:
+                self._cache.discard(shard)  # a page of HTML with status 200, say: the next pass asks again
             with self._changed:
                 for reason, count in reader.skipped.items():
                     self.skipped[reason] = self.skipped.get(reason, 0) + count
