@@ -7,6 +7,7 @@ import json
 import os
 import threading
 
+import network
 import numpy
 import pytest
 from conftest import check_accounts, jpeg, photo
@@ -221,3 +222,81 @@ def test_pictures_survive_the_way(tmp_path):
     assert len(samples) == 40
     for sample in samples:
         assert numpy.array_equal(sample.image.to_numpy_array(), numpy.asarray(Image.open(io.BytesIO(pictures[sample.id]))))
+
+
+# ---- a network that stalls, resets and throttles: every sample once ----
+
+def reset(request, data):
+    """Sends `data`, then resets the connection."""
+    import socket
+    import struct
+
+    request.sock.sendall(data)
+    request.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request.sock.close()
+
+
+def test_each_sample_once_whatever_the_network_does(tmp_path):
+    wanted = shards(tmp_path, 6, 30)
+    bodies = {f"/{s:06d}.tar": (tmp_path / f"{s:06d}.tar").read_bytes() for s in range(6)}
+    tries = {}
+
+    def said(request):
+        body = bodies[request.target]
+        number = tries[request.target] = tries.get(request.target, 0) + 1
+        whole = network.from_range(request, body, network.ETAG)
+        shard = int(request.target[1:7])
+        if number < 3 and shard == 0:
+            return whole[: len(whole) // 3]  # short of its length
+        if number < 4 and shard == 1:
+            return reset(request, whole[: len(whole) // 2])
+        if number < 3 and shard == 2:
+            return network.answer(b"busy", "Retry-After: 0", status="503 Service Unavailable")
+        if number == 1 and shard == 3:  # no length, cut where a member ends: only the archive's own end can tell
+            return network.answer(body[: 10 * 1024], network.ETAG, length=False)
+        if number == 1 and shard == 4:
+            return network.then_silence(whole[: len(whole) * 2 // 3])(request)
+        return whole
+
+    with network.serve(said) as server:
+        samples, stats = read(config(server.url + "/{000000..000005}.tar", timeout=1, concurrent_downloads=3))
+    assert sorted(sample.id for sample in samples) == sorted(wanted)
+    assert stats["failed"] == 0 and server.most <= 3
+    assert all(tries[f"/{s:06d}.tar"] > 1 for s in range(5))
+
+
+def test_the_connection_limit_is_kept(tmp_path):
+    wanted = shards(tmp_path, 20, 3)
+
+    def said(request):
+        threading.Event().wait(0.05)
+        return network.answer((tmp_path / request.target[1:]).read_bytes())
+
+    with network.serve(said) as server:
+        samples, _ = read(config(server.url + "/{000000..000019}.tar", concurrent_downloads=3))
+    assert {sample.id for sample in samples} == wanted and 2 <= server.most <= 3
+
+
+def test_stop_during_a_stall(tmp_path):
+    import time
+
+    shards(tmp_path, 1)
+    body = (tmp_path / "000000.tar").read_bytes()
+    with network.serve([network.then_silence(network.answer(body[:9000], length=len(body)))]) as server:
+        client = DatagoClient(config(server.url + "/a.tar", timeout=30))
+        assert client.get_sample(timeout=20) is not None  # it leaves while its shard still arrives
+        begin = time.monotonic()
+        client.stop()
+        assert time.monotonic() - begin < 2
+    assert client.stats()["in_flight"] == 0
+
+
+def test_html_with_status_200_and_an_archive_that_never_ends(tmp_path):
+    body = tar(standard())
+    cut = body[: body.index(b"0003.jpg") + 512 + 300]
+    answers = {"/a.tar": network.answer(b"<html>sign in</html>"), "/b.tar": network.answer(cut), "/c.tar": network.answer(body)}
+    with network.serve(lambda request: answers[request.target]) as server:
+        samples, stats = read(config([f"{server.url}/{name}.tar" for name in "abc"]))
+    assert len(samples) == 3 + 6 and stats["failures"] == {"shard": 2}
+    texts = {failure["name"][-5]: failure["text"] for failure in stats["last_failures"]}
+    assert "html" in texts["a"] and "truncated" in texts["b"]

@@ -192,8 +192,8 @@ class CachedObject:
             self._writer = self._cache.keep(self._key)
         self._source.open()
 
-    def readinto(self, view):
-        count = self._source.readinto(view)
+    def readinto(self, view, patience=None):
+        count = self._source.readinto(view, patience)
         if self._writer and count:
             self._writer.write(view[:count])
         elif self._writer and (self.checked if self.size is None else self.position == self.size):

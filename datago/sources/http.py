@@ -67,11 +67,11 @@ class HttpObject:
             response.settle()
             raise self._refused(url, response)
 
-    def readinto(self, view):
-        """Fills the front of `view`; returns the number of bytes, 0 at the end."""
+    def readinto(self, view, patience=None):
+        """Fills the front of `view`; returns the number of bytes, 0 at the end. Raises Lull after `patience` seconds of silence."""
         if self._response is None:
             return 0
-        count = self._response.readinto(view)
+        count = self._response.readinto(view, patience)
         if not count:
             self._response.settle()
         self._tail = _tail(self._tail, view, count)

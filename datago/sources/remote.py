@@ -17,7 +17,7 @@ from datago.errors import RemoteError, SourceValueError, printable, source_os_er
 from datago.sources.addresses import redact, scheme_of
 from datago.sources.http import HttpObject
 from datago.sources.storage import FileObject, FsspecObject
-from datago.sources.waiting import Fault, Stopped, check, pause, watcher
+from datago.sources.waiting import Fault, Lull, Stopped, check, pause, watcher
 
 __all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
 
@@ -161,12 +161,14 @@ class Stream:
         view = memoryview(block)
         try:
             while filled < size:
-                count = self._source.readinto(view[filled:])
+                count = self._source.readinto(view[filled:], LINGER if filled else None)
                 if not count:
                     break
                 filled += count
                 if time.monotonic() - start > LINGER:
                     break
+        except Lull:
+            pass
         except Fault as fault:
             if not filled:
                 raise

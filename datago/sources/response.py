@@ -71,25 +71,34 @@ class Response:
             raise Fault("the Content-Length is not one number")
         return int(text)
 
-    def readinto(self, view):
+    def readinto(self, view, patience=None):
         """Fills the front of `view` with what has come, at least one byte; 0 at the end of the body.
 
         Raises:
             Fault: the body was cut, or nothing came in time.
+            Lull: nothing came for `patience` seconds.
         """
         if self._chunked and self._left == 0:
+            self._patiently(patience, self._reader.peek, 1)  # a line that was begun has to be read to its end
             self._next_chunk()
         if self._left == 0:
             return 0
         if self._left is None:
-            return self._reader.readinto1(view)
-        count = self._reader.readinto1(view[: self._left])
+            return self._patiently(patience, self._reader.readinto1, view)
+        count = self._patiently(patience, self._reader.readinto1, view[: self._left])
         if not count:
             raise Fault("a chunk was cut" if self._chunked else f"the body ended {self._left} bytes early")
         self._left -= count
         if self._chunked and self._left == 0 and self._line():
             raise Fault("damaged chunk: it is longer than its size")
         return count
+
+    def _patiently(self, patience, read, argument):
+        self._wire.patience = patience
+        try:
+            return read(argument)
+        finally:
+            self._wire.patience = None
 
     def _next_chunk(self):
         """Reads the head of the next chunk; after the last one `_left` stays 0."""

@@ -168,7 +168,7 @@ class ShardReader:
                     reader.skip(skip(reader.skippable))
                 block = next(blocks, None)
                 if block is None:
-                    if reader.ended or not hasattr(blocks, "resume"):
+                    if reader.ended or getattr(blocks, "checked", True):
                         break
                     blocks.resume("it ended before the archive did")  # goes on, or says that this is all there is
         except (TarError, ShardError, OSError) as error:

@@ -29,7 +29,7 @@ class FileObject:
             self.size = state.st_size
             self._file.seek(self.position)
 
-    def readinto(self, view):
+    def readinto(self, view, patience=None):
         count = self._file.readinto(view)
         self.position += count
         return count
@@ -68,7 +68,7 @@ class FsspecObject:
         file.seek(self.position)
         return file, [info.get(key) for key in ("size", "ETag", "etag", "LastModified", "mtime", "updated")]
 
-    def readinto(self, view):
+    def readinto(self, view, patience=None):  # a call of fsspec shows nothing before it is over
         file = self._file
         data = self._apart(lambda: file.read(len(view)))
         view[: len(data)] = data

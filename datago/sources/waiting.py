@@ -11,6 +11,10 @@ class Stopped(Exception):
     """`stop` was seen: the stream ends where it is, and nobody is to blame."""
 
 
+class Lull(Exception):
+    """Nothing came within the caller's patience: no fault, and nothing is lost by asking again."""
+
+
 class Fault(Exception):
     """What went wrong in one attempt.
 

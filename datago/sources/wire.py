@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from datago.errors import SourceValueError
 from datago.sources.addresses import Url
 from datago.sources.response import BUFFER, Response
-from datago.sources.waiting import SLICE, Fault, apart, check
+from datago.sources.waiting import SLICE, Fault, Lull, apart, check
 
 CONNECT_TIMEOUT = 10.0  # for each address of a host, and for finding them
 
@@ -27,6 +27,7 @@ class Wire(io.RawIOBase):
 
     def __init__(self, sock, stop, timeout):
         self._sock, self._stop, self._timeout = sock, stop, timeout
+        self.patience = None  # seconds after which silence raises Lull instead; only where a read has nothing to lose
         sock.settimeout(SLICE)
 
     def readable(self):
@@ -39,6 +40,8 @@ class Wire(io.RawIOBase):
             try:
                 return self._sock.recv_into(view)
             except TimeoutError:
+                if self.patience is not None and time.monotonic() - start >= self.patience:
+                    raise Lull from None
                 if time.monotonic() - start >= self._timeout:
                     raise Fault(f"nothing came for {self._timeout:g} s") from None
             except OSError as error:
