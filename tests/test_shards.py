@@ -10,7 +10,8 @@ import tracemalloc
 import pytest
 from conftest import jpeg
 
-from datago.sources.shards import FileBlocks, ShardReader, split_name
+from datago.sources.remote import open_stream
+from datago.sources.shards import ShardReader, split_name
 
 J = jpeg(16, 16)
 
@@ -216,7 +217,7 @@ def test_a_huge_member_is_passed_over(tmp_path):
         file.write(info.tobuf(tarfile.GNU_FORMAT))
         file.seek(200 << 20, 1)
         file.write(tar([("1.jpg", J)]))
-    reader, source = ShardReader("s.tar", "jpg", []), FileBlocks(path)
+    reader, source = ShardReader("s.tar", "jpg", []), open_stream(str(path))
     tracemalloc.start()
     found = [entry for batch in reader.read(source) for entry in batch]
     source.close()

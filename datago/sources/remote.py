@@ -120,6 +120,14 @@ class Stream:
         self._state = "ended"
         raise StopIteration
 
+    def skip(self, size):
+        """Passes over some of the next `size` bytes unread, where that costs nothing: in a local file. Returns how many."""
+        if self._state != "open" or self._fault or not isinstance(self._source, FileObject):
+            return 0
+        skipped = self._source.skip(size)
+        self.position += skipped
+        return skipped
+
     def close(self):
         self._source.close()
         self._state = "closed"

@@ -8,7 +8,7 @@ from collections import deque
 from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
 
-BLOCK = 1 << 20            # bytes read at once: large enough to be cheap, small enough that members do not keep much alive
+BLOCK = 1 << 20            # bytes made by one call of a decompressor
 IMAGE_MOST = 1 << 30       # bytes of an image or text member; larger ones are failures
 OTHER_MOST = 64 << 20      # bytes of any other member; larger ones are passed over
 IMAGES = frozenset("jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
@@ -18,32 +18,6 @@ TEXTS = frozenset(("json", "txt", "cls"))
 
 class ShardError(Exception):
     """A shard that cannot be read to its end; the text says why."""
-
-
-class FileBlocks:
-    """Iterates over a local file in blocks, and can pass over what nobody wants."""
-
-    def __init__(self, path):
-        self._file = open(path, "rb", buffering=0)
-        self._size = os.fstat(self._file.fileno()).st_size
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        block = self._file.read(BLOCK)
-        if not block:
-            raise StopIteration
-        return block
-
-    def skip(self, size):
-        """Passes over `size` bytes, or to the end, never past it: a cut shard must be seen as such. Returns how many."""
-        size = min(size, self._size - self._file.tell())
-        self._file.seek(size, os.SEEK_CUR)
-        return size
-
-    def close(self):
-        self._file.close()
 
 
 def decompressed(blocks):
@@ -152,8 +126,7 @@ class ShardReader:
         """Yields lists of Entries and Failures, at most one for a block and one at the end.
 
         Args:
-            blocks: an iterator of bytes. With a method `skip`, members that nobody wants are passed over unread; with `resume`
-                (see remote.Stream) it is told of an end that was none.
+            blocks: an iterator of bytes. A remote.Stream passes over members that nobody wants, and is told of an end that was none.
         """
         reader, fault = TarReader(select=self._select), None
         try:

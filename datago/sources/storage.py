@@ -34,6 +34,15 @@ class FileObject:
         self.position += count
         return count
 
+    def skip(self, size):
+        """Passes over `size` bytes, or to the end, never past it: a cut shard must be seen as such. Returns how many."""
+        if self.size is None:
+            return 0
+        size = min(size, self.size - self.position)
+        self._file.seek(size, os.SEEK_CUR)
+        self.position += size
+        return size
+
     def disconnect(self):
         if self._file:
             self._file.close()

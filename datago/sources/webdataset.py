@@ -13,8 +13,8 @@ from datago.errors import SourceValueError
 from datago.sources import urls
 from datago.sources.addresses import redact, scheme_of
 from datago.sources.cache import Cache
-from datago.sources.remote import Stopped, local_path, open_stream
-from datago.sources.shards import FileBlocks, ShardReader
+from datago.sources.remote import Stopped, open_stream
+from datago.sources.shards import ShardReader
 
 log = logging.getLogger("datago.webdataset")
 
@@ -51,7 +51,7 @@ class WebDatasetSource:
                         len(self._shards), self._config.world_size)
         else:
             self._shards = self._shards[self._config.rank :: self._config.world_size]
-        self._remote = any(is_remote(shard) for shard in self._shards)
+        self._remote = any(scheme_of(shard) not in ("", "file") for shard in self._shards)
 
     def stop(self):
         self._stop.set()
@@ -152,11 +152,7 @@ class WebDatasetSource:
 
     def _read_shard(self, shard):
         reader = ShardReader(redact(shard), self._config.reference_image_type, self._config.mask_suffixes)
-        try:
-            blocks = open_stream(shard, cache=self._cache, **self._options) if is_remote(shard) else FileBlocks(local_path(shard))
-        except OSError as error:
-            self._hand_over([Failure(reader.name, "shard", os.strerror(error.errno))])
-            return
+        blocks = open_stream(shard, cache=self._cache, **self._options)
         try:
             for batch in reader.read(blocks):
                 if not self._hand_over(batch):
@@ -178,7 +174,3 @@ class WebDatasetSource:
                 self._batches.append(batch)
                 self._changed.notify_all()
         return not self._stop.is_set()
-
-
-def is_remote(shard):
-    return scheme_of(shard) not in ("", "file")
