@@ -185,6 +185,11 @@ def test_gzip_by_content():
         assert len(entries) == 6 and failures == []
     entries, failures, _ = read(gzip.compress(data)[:-200], 100)
     assert failures[0].text == "the gzip stream ends early"
+    bomb = gzip.compress(tar([("a.jpg", J), ("a.mp4", bytes(100 << 20))]), 1)
+    tracemalloc.start()
+    entries, failures, skips = read(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20 and skips == {"large member": 1}
+    tracemalloc.stop()
     broken = bytearray(gzip.compress(data, 0))
     broken[300] ^= 1
     entries, failures, _ = read(bytes(broken))
@@ -200,7 +205,13 @@ def test_zstd_is_read_or_named():
         return
     data = zstandard.compress(tar(standard()))
     assert len(read(data, 100)[0]) == 6 and read(data, 100)[1] == []
-    assert "ends early" in read(data[:-20], 100)[1][0].text
+    assert read(data[: len(data) * 2 // 3], 100)[1][0].text == "the zstd stream ends early"
+    noise = tar([(f"{i}.jpg", random.Random(i).randbytes(100_000)) for i in range(9)])
+    entries, (failure,), _ = read(zstandard.compress(noise)[:500_000], 1000)
+    assert "truncated at byte" in failure.text and 2 <= len(entries) < 6
+    broken = bytearray(data)
+    broken[len(data) // 2] ^= 0xFF
+    assert len(read(bytes(broken))[1]) == 1
     two = zstandard.compress(tar(standard())[:5000]) + zstandard.compress(tar(standard())[5000:])
     assert len(read(two)[0]) == 6
 

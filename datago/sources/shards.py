@@ -4,11 +4,13 @@ import json
 import os
 import zlib
 from collections import deque
+from importlib.util import find_spec
+from itertools import chain
 
 from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
 
-BLOCK = 1 << 20            # bytes made by one call of a decompressor
+BLOCK = 1 << 20            # bytes that a decompressor makes at once
 IMAGE_MOST = 1 << 30       # bytes of an image or text member; larger ones are failures
 OTHER_MOST = 64 << 20      # bytes of any other member; larger ones are passed over
 IMAGES = frozenset("jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
@@ -24,45 +26,48 @@ def decompressed(blocks):
     """The blocks of a tar, whatever it was packed with: the content decides, not the name. Plain blocks stay what they are."""
     first = next(blocks, b"")
     if bytes(first[:2]) == b"\x1f\x8b":
-        return b"", _inflated(_chain(first, blocks), lambda: zlib.decompressobj(31), "gzip", zlib.error)
+        return b"", _ungzip(chain([first], blocks))
     if bytes(first[:4]) == b"\x28\xb5\x2f\xfd":
-        try:
-            import zstandard
-        except ImportError:
-            raise ShardError("zstd-compressed: install the package zstandard to read it") from None
-        return b"", _inflated(_chain(first, blocks), _Zstd, "zstd", zstandard.ZstdError)
+        if find_spec("zstandard") is None:
+            raise ShardError("zstd-compressed: install the package zstandard to read it")
+        return b"", _unzstd(chain([first], blocks))
     return first, blocks
 
 
-def _chain(first, rest):
-    yield first
-    yield from rest
+class _Readable:
+    """Blocks as a file that zstandard can read from."""
+
+    def __init__(self, blocks):
+        self._blocks, self._rest = blocks, memoryview(b"")
+
+    def read(self, size):
+        while not self._rest:
+            block = next(self._blocks, None)
+            if block is None:
+                return b""
+            self._rest = memoryview(block)
+        out, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(out)
 
 
-class _Zstd:
-    """zstandard's decompressor with the face of zlib's: bounded output, and what is left of the input."""
+def _unzstd(blocks):
+    """Any number of frames. A stream that ends early just ends; the archive in it then lacks its end."""
+    import zstandard
 
-    def __init__(self):
-        import zstandard
-
-        self._inner = zstandard.ZstdDecompressor().decompressobj()
-        self.unconsumed_tail = b""
-
-    @property
-    def eof(self):
-        return self._inner.eof
-
-    @property
-    def unused_data(self):
-        return self._inner.unused_data
-
-    def decompress(self, data, most):
-        return self._inner.decompress(data)
+    reader, begun = zstandard.ZstdDecompressor().stream_reader(_Readable(blocks), read_across_frames=True), False
+    try:
+        while block := reader.read(BLOCK):
+            begun = True
+            yield block
+        if not begun:
+            raise ShardError("the zstd stream ends early")
+    except zstandard.ZstdError as fault:
+        raise ShardError(f"damaged zstd stream: {fault}") from None
 
 
-def _inflated(blocks, make, kind, error):
-    """Decompresses any number of members one after the other; zeros may follow the last one."""
-    inflater, begun = make(), False
+def _ungzip(blocks):
+    """Any number of gzip members one after the other; zeros may follow the last one."""
+    inflater, begun = zlib.decompressobj(31), False
     for block in blocks:
         data = bytes(block)
         while data:
@@ -71,16 +76,16 @@ def _inflated(blocks, make, kind, error):
             begun = True
             try:
                 out = inflater.decompress(data, BLOCK)
-            except error as fault:
-                raise ShardError(f"damaged {kind} stream: {fault}") from None
+            except zlib.error as fault:
+                raise ShardError(f"damaged gzip stream: {fault}") from None
             if out:
                 yield out
             if inflater.eof:
-                data, inflater, begun = inflater.unused_data, make(), False
+                data, inflater, begun = inflater.unused_data, zlib.decompressobj(31), False
             else:
                 data = inflater.unconsumed_tail
     if begun:
-        raise ShardError(f"the {kind} stream ends early")
+        raise ShardError("the gzip stream ends early")
 
 
 LITTER = frozenset(("__MACOSX", "Thumbs.db", "__meta__"))
