@@ -18,6 +18,12 @@ LIBRARIES = {
     "libwebp": ("libwebp", "0.6", "libwebp-dev (Debian), webp (Homebrew)"),
     "zlib": ("zlib", "1.2.11", "zlib1g-dev (Debian), zlib (Homebrew)"),
     "libdeflate": ("libdeflate", "1.8", "libdeflate-dev (Debian), libdeflate (Homebrew)"),
+    "libcurl": ("libcurl", "7.68", "libcurl4-openssl-dev (Debian), curl (Homebrew)"),
+}
+# module: those of LIBRARIES that it is linked to
+NEEDS = {
+    "datago._pool": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
+    "datago._transfers": ["libcurl"],
 }
 
 
@@ -37,38 +43,44 @@ def environment():
     return dict(os.environ, PKG_CONFIG_PATH=path, PKG_CONFIG_LIBDIR=path)
 
 
-def find_libraries():
-    """Compiler and linker flags for LIBRARIES; ends the build with one sentence if one is missing."""
-    names = []
+def check_libraries():
+    """Ends the build with one sentence if one of LIBRARIES is missing."""
     for library, (name, oldest, packages) in LIBRARIES.items():
         if pkg_config(f"--atleast-version={oldest}", name).returncode:
             where = os.environ.get("DATAGO_DEPS_PREFIX") or "this system"
             sys.exit(f"datago needs {library} {oldest} or later, which pkg-config does not find on {where}: install {packages}.")
-        names.append(name)
+
+
+def flags_for(libraries):
+    """Compiler and linker flags for some of LIBRARIES."""
+    if not libraries:
+        return [], []
+    names = [LIBRARIES[library][0] for library in libraries]
     static = ["--static"] if os.environ.get("DATAGO_DEPS_PREFIX") else []
-    flags = {flag: shlex.split(pkg_config(flag, *static, *names).stdout) for flag in ("--cflags", "--libs")}
-    return flags["--cflags"], flags["--libs"]
+    return tuple(shlex.split(pkg_config(flag, *static, *names).stdout) for flag in ("--cflags", "--libs"))
 
 
 class Build(build_ext):
     """Looks for the libraries when something is compiled, so that metadata needs neither them nor a compiler."""
 
     def build_extensions(self):
-        compile_flags, link_flags = find_libraries()
+        check_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")
         own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wno-unused-function"]
+        link = ["-lm"]
         if sanitize:
             kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
             own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]
-            link_flags = [*link_flags, f"-fsanitize={kinds}"]
+            link.append(f"-fsanitize={kinds}")
         if os.environ.get("DATAGO_WERROR"):
             own.append("-Werror")
         if sys.platform == "linux":
-            link_flags = [*link_flags, "-Wl,--exclude-libs,ALL", "-Wl,--gc-sections"]
+            link += ["-Wl,--exclude-libs,ALL", "-Wl,--gc-sections"]
         for extension in self.extensions:
-            pixels = any(source.startswith("src_c") for source in extension.sources)
-            extension.extra_compile_args = own + (compile_flags if pixels else [])
-            extension.extra_link_args = link_flags if pixels else [f for f in link_flags if f.startswith(("-W", "-f"))]
+            # What is linked to a module is loaded with it: `import datago` shall not load a network library.
+            compile_flags, libraries = flags_for(NEEDS.get(extension.name, ()))
+            extension.extra_compile_args = own + compile_flags
+            extension.extra_link_args = libraries + link
         super().build_extensions()
 
 
@@ -86,6 +98,8 @@ setup(
         module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
         module("_tar"),
         module("_tar_walk"),
+        module("_fetch"),
+        module("_transfers"),
         module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
         module("_pool", sorted(glob.glob("src_c/*.c"))),
     ],

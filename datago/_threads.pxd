@@ -78,6 +78,7 @@ cdef extern from *:
     int pthread_cond_signal(pthread_cond_t *cond) nogil
     int pthread_cond_broadcast(pthread_cond_t *cond) nogil
     int pthread_join(pthread_t thread, void **result) nogil
+    int pthread_detach(pthread_t thread) nogil
     void dg_cond_init(pthread_cond_t *cond) nogil
     void dg_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline) nogil
     double dg_now() nogil

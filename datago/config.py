@@ -40,7 +40,17 @@ COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or thre
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
 URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
 OBJECT = (lambda value: isinstance(value, dict)), "an object"
+YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
+UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
 
+
+class Secret(str):
+    """A string that no repr shows."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "'…'" if self else "''"
 
 
 def _is_colour(value):
@@ -50,7 +60,7 @@ def _is_colour(value):
 
 # section: {key: (check and what it wants, default)}
 TOP = {
-    "source_type": (choice("file", "webdataset"), "db"),
+    "source_type": (choice("db", "file", "webdataset"), "db"),
     "source_config": (OBJECT, REQUIRED),
     "image_config": (OBJECT, None),
     "limit": (integer(1), MOST),
@@ -59,7 +69,21 @@ TOP = {
     "max_file_bytes": (integer(1), 2**30),
 }
 RANKS = {"rank": (integer(0), 0), "world_size": (integer(1), 1)}
+TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks has_latents
+lacks_latents return_latents attributes""".split()
 SOURCES = {
+    "db": {
+        "sources": (TEXT, REQUIRED),
+        "page_size": (integer(1), REQUIRED),
+        **dict.fromkeys(TEXT_FILTERS, (TEXT, "")),
+        **dict.fromkeys(("min_short_edge", "max_short_edge", "min_pixel_count", "max_pixel_count"), (integer(0, 2**31 - 1), 0)),
+        "tags_empty": (YES_OR_NO, ""),
+        "duplicate_state": (UNIQUENESS, 0),
+        **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
+        **dict.fromkeys(("api_url", "api_key"), (TEXT, "")),
+        "max_connections": (integer(1, 2**12), 64),
+        "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
+    },
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
     "webdataset": {
         "url": (URLS, REQUIRED),
@@ -76,6 +100,7 @@ SOURCES = {
         **RANKS,
     },
 }
+SECRETS = {"api_key"}
 IMAGE = {
     "crop_and_resize": (BOOL, False),
     "default_image_size": (integer(0, 2**16), 0),
@@ -168,8 +193,9 @@ def _section(section, given, keys):
         if value is None and default is not REQUIRED:
             value = default
         elif value is not default and not check(value) or value is default and key in given and not check(value):
-            raise ValueError(f"{prefix}{key}: got {value!r}, wanted {wanted}")
-        values[key] = value
+            shown = "something else" if key in SECRETS else repr(value)
+            raise ValueError(f"{prefix}{key}: got {shown}, wanted {wanted}")
+        values[key] = Secret(value) if key in SECRETS else value
     for key in given:
         if key not in keys and key not in DEAD[section]:
             _warn_unknown(prefix, key, keys)
@@ -193,10 +219,10 @@ def worker_count(limit):
     return min(count, limit, 1024)
 
 
-def retry_attempts():
-    """Attempts in a row without progress before something on a network is given up: DATAGO_MAX_RETRIES, at least 1, default 5."""
+def attempts():
+    """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
     try:
-        return max(1, int(os.environ["DATAGO_MAX_RETRIES"]))
+        return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
     except (KeyError, ValueError):
         return 5
 

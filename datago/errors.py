@@ -54,7 +54,7 @@ class SampleError(DatagoError):
 
 
 class SampleOSError(SampleError, OSError):
-    """A SampleError that the operating system reported."""
+    """A SampleError that the operating system or the network reported."""
 
 
 class SampleValueError(SampleError, ValueError):
@@ -70,6 +70,7 @@ SAMPLE_ERRORS = {
     "io": SampleOSError,
     "not_found": SampleOSError,
     "not_a_file": SampleOSError,
+    "remote": SampleOSError,
     "no_memory": SampleMemoryError,
 }
 

@@ -18,6 +18,8 @@ static const char *const NAMES[DG_STATUS_COUNT] = {
     [DG_TOO_LARGE] = "too_large",
     [DG_SHARD] = "shard",
     [DG_SAMPLE] = "sample",
+    [DG_REMOTE] = "remote",
+    [DG_RECORD] = "record",
 };
 
 const char *dg_status_name(dg_status status)

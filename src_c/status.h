@@ -9,7 +9,7 @@ typedef enum {
     DG_OK = 0,
     DG_CANCELLED,   /* stop() was called while this item was worked on */
     DG_NO_MEMORY,   /* an allocation was refused */
-    DG_NOT_FOUND,   /* the path vanished, or never was */
+    DG_NOT_FOUND,   /* the path vanished, or never was; a url that answers 404 or 410 */
     DG_NOT_A_FILE,  /* a directory, fifo, socket or device under an image's name */
     DG_IO,          /* open or read failed; the text carries errno's words */
     DG_EMPTY,       /* no bytes at all */
@@ -19,6 +19,8 @@ typedef enum {
     DG_TOO_LARGE,   /* beyond max_pixels or another limit */
     DG_SHARD,       /* a shard cannot be read to its end; the text says what is wrong with it */
     DG_SAMPLE,      /* the parts of a sample do not make one */
+    DG_REMOTE,      /* a download failed: no connection, a bad status, a body that broke off; the text has the url */
+    DG_RECORD,      /* what a database says of a sample is incomplete, or not what it should be */
     DG_STATUS_COUNT
 } dg_status;
 

@@ -36,7 +36,7 @@ def test_null_is_not_given():
         (None, "limit", 10.0, "limit: got 10.0, wanted an integer"),
         (None, "limit", True, "limit: got True"),
         (None, "samples_buffer_size", 0, "samples_buffer_size: got 0"),
-        (None, "source_type", "File", "source_type: got 'File', wanted one of 'file'"),
+        (None, "source_type", "File", "source_type: got 'File', wanted one of 'db', 'file'"),
         (None, "source_config", [], "source_config: got [], wanted an object"),
         (None, "source_config", None, "source_config: got None, wanted an object"),
         (None, "image_config", "none", "image_config: got 'none', wanted an object"),

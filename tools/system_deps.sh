@@ -1,11 +1,11 @@
 #!/bin/sh
 # Sees to a C compiler and the system libraries: says nothing if they are there, installs them where it may, else names them.
 set -u
-LIBRARIES="libjpeg zlib libdeflate libwebp"
-DEBIAN="gcc pkg-config libjpeg62-turbo-dev zlib1g-dev libdeflate-dev libwebp-dev"
+LIBRARIES="libjpeg zlib libdeflate libwebp libcurl"
+DEBIAN="gcc pkg-config libjpeg62-turbo-dev zlib1g-dev libdeflate-dev libwebp-dev libcurl4-openssl-dev"
 [ -f /etc/os-release ] && grep -q '^ID=ubuntu' /etc/os-release && DEBIAN=$(echo "$DEBIAN" | sed s/libjpeg62-turbo-dev/libjpeg-turbo8-dev/)
-FEDORA="gcc pkgconf-pkg-config libjpeg-turbo-develel zlib-devel libdeflate-devel libwebp-devel"
-BREW="pkgconf jpeg-turbo libdeflate webp"
+FEDORA="gcc pkgconf-pkg-config libjpeg-turbo-devel zlib-devel libdeflate-devel libwebp-devel libcurl-devel"
+BREW="pkgconf jpeg-turbo libdeflate webp"  # macOS brings libcurl
 
 found() {
     command -v "${CC:-cc}" >/dev/null 2>&1 && command -v pkg-config >/dev/null 2>&1 && pkg-config --exists $LIBRARIES
@@ -26,7 +26,7 @@ elif [ "$as_root" != no ] && command -v dnf >/dev/null 2>&1; then
     $as_root dnf install -y $FEDORA
 fi
 found && exit 0
-echo "datago needs a C compiler, pkg-config, libjpeg-turbo, zlib, libdeflate and libwebp. Please install:" >&2
+echo "datago needs a C compiler, pkg-config, libjpeg-turbo, zlib, libdeflate, libwebp and libcurl. Please install:" >&2
 echo "  Debian, Ubuntu: apt-get install $DEBIAN" >&2
 echo "  Fedora:         dnf install $FEDORA" >&2
 echo "  macOS:          brew install $BREW" >&2

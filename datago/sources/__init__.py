@@ -14,12 +14,15 @@ An entry is a path (bytes) of an image file, an Entry (a sample's fields and the
 source itself could not read.
 """
 
+from importlib import import_module
+from types import SimpleNamespace
+
+# source_type: module and class. Only the one that is used is imported: those of the network load much.
+SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource"), "webdataset": ("webdataset", "WebDatasetSource")}
 
 
 def open_source(config):
     """The source that a checked configuration (see config.parse) names."""
-    if config.source_type == "file":
-        from datago.sources.files import FileSource as Source
-    else:
-        from datago.sources.webdataset import WebDatasetSource as Source
-    return Source(config.source_config)
+    module, name = SOURCES[config.source_type]
+    section = SimpleNamespace(**vars(config.source_config), limit=config.limit, max_file_bytes=config.max_file_bytes)
+    return getattr(import_module(f"datago.sources.{module}"), name)(section)

@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 
 from datago import plan
-from datago.config import retry_attempts
+from datago.config import attempts
 from datago._sample import Entry, Failure
 from datago.errors import SourceValueError
 from datago.sources import urls
@@ -35,7 +35,7 @@ class WebDatasetSource:
     def __init__(self, config):
         self._config = config
         self._stop = threading.Event()
-        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": retry_attempts(), "stop": self._stop}
+        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
         self._changed = threading.Condition()
         self._batches = deque()
         self._readers = 0

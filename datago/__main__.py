@@ -1,0 +1,5 @@
+"""`python -m datago COMMAND`."""
+
+from datago.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,25 @@
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import Buffer
+
+class Body(Buffer):
+    def __len__(self) -> int: ...
+
+class Fetcher:
+    def __init__(
+        self,
+        max_connections: int = 64,
+        timeout: float = 20,
+        attempts: int = 3,
+        user_agent: str = "datago",
+        max_bytes: int = ...,
+        capacity: int = 0,
+        ca_file: str = "",
+    ) -> None: ...
+    def submit(self, jobs: list[tuple[Any, str]]) -> bool: ...
+    def take(self, timeout: float) -> list[tuple[Any, int, Body | None, tuple[str, str] | None]] | None: ...
+    def close(self) -> None: ...
+
+def redacted(url: str) -> str: ...
+def proxies(environment: Mapping[str, str] = ...) -> tuple[str, str, str]: ...

@@ -1,0 +1,156 @@
+"""A local server of the db source's protocol; `datago.cli.serve` tells what it serves and how it is started.
+
+    walk.py ──► index.py ──► store.py ──► filters.py, api.py        media.py
+    files       records      tables       the API's port            the files' port: no database, the url says it all
+
+Needs what the extra `datago[serve]` brings; nothing here is imported unless a server is started.
+"""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+
+import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
+
+from datago.server.api import Api
+from datago.server.index import VERSION, describe
+from datago.server.media import Media, Signer
+from datago.server.store import Store
+from datago.server.walk import Report, walk
+
+KEEP_ALIVE = 75  # seconds; clients hold connections while they wait for their trainer
+BACKLOG = 2048  # connections that wait to be taken
+GRACE = 2  # seconds that answers under way get at the end
+
+
+def serve(options):
+    """Indexes, serves, and returns the exit status once a signal has come. `options`: see `datago.cli.serve`."""
+    root = os.path.abspath(options.folder)
+    token = options.token or secrets.token_hex(20)
+    try:
+        if token.split() != [token] or not token.isascii():
+            raise ValueError("token: wanted ASCII characters without spaces")
+        with contextlib.ExitStack() as stack:
+            api = stack.enter_context(_listener(options.host, options.port))
+            media = stack.enter_context(_listener(options.host, options.media_port))
+            store = Store(options.database) if options.database else _default_store(root)
+            stack.enter_context(contextlib.closing(store))
+            count = _index(store, root, options.source)
+            signer = Signer(token, options.url_ttl)
+            port = media.getsockname()[1]
+            app = Api(store, signer, port, token, options.page_size_max, options.prefix_length).app
+            ready = {
+                "api_url": f"{_base(options.host, api)}/api/",
+                "media_url": f"{_base(options.host, media)}/",
+                "images": count,
+                **({} if options.token else {"token": token}),
+            }
+            for listener in (api, media):
+                listener.listen(BACKLOG)
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_run([(app, api), (Media(root, signer, options.latency), media)], ready))
+    except (OSError, ValueError, SQLAlchemyError) as error:
+        print(f"serve: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # while indexing
+        return 130
+    return 0
+
+
+def _index(store, root, source):
+    """Brings the index up to date, says so on stderr, and returns how many images there are."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # only headers are read
+    report = Report()
+    written, kept, removed = store.sync(
+        walk(root, report),
+        lambda entry: entry.fingerprint(VERSION, source),
+        lambda entry: describe(entry, root, source, report),
+        report,
+    )
+    lines = [f"{root}: {written} images indexed, {kept} unchanged, {removed} removed or replaced", *report.lines()]
+    print("\n  ".join(lines), file=sys.stderr, flush=True)
+    if not written + kept:
+        raise ValueError(f"no images below {root!r}")
+    return written + kept
+
+
+def _default_store(root):
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = os.path.join(cache, "datago", f"serve-{VERSION}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.sqlite")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "ab"):
+            return Store(f"sqlite:///{path}")
+    except OSError as error:
+        print(f"serve: the index is in memory: {path}: {error.strerror}", file=sys.stderr)
+        return Store("")
+
+
+def _listener(host, port):
+    """A bound socket: a port that is taken is known before the index is made."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{host} port {port}: {os.strerror(error.errno)}") from None
+    return listener
+
+
+def _base(host, listener):
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def _loop_factory():
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to `_run`: there are two of these."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        yield
+
+
+async def _run(sites, ready):
+    """Serves each (application, socket) until SIGTERM or SIGINT."""
+    config = functools.partial(
+        uvicorn.Config, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
+        access_log=False, log_level="warning", timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=GRACE,
+        backlog=BACKLOG,
+    )  # fmt: skip
+    servers = [_Server(config(app)) for app, _ in sites]
+
+    def stop():
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers that are cut off now are no news
+        for server in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    running = [
+        asyncio.create_task(server.serve([listener])) for server, (_, listener) in zip(servers, sites, strict=True)
+    ]
+    while not all(server.started for server in servers):
+        await asyncio.sleep(0.01)
+    print(json.dumps(ready), flush=True)
+    await asyncio.gather(*running)

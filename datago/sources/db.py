@@ -1,0 +1,200 @@
+"""The database source: pages of records over HTTP, and many small downloads at once."""
+
+import logging
+import os
+from collections import deque
+
+from datago import config as configuration
+from datago._fetch import Fetcher
+from datago._sample import Failure
+from datago.errors import SourceValueError
+from datago.sources.api import Api
+from datago.sources.pages import Pages
+from datago.sources.records import BadRecord, Record, identity
+
+log = logging.getLogger("datago.source")
+
+SPARE = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
+PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
+
+# config key -> parameter, in the order in which they are sent
+TEXTS = {
+    "sources": "sources", "sources_ne": "sources__ne", "tags": "tags", "tags_all": "tags__all", "tags_ne": "tags__ne",
+    "tags_ne_all": "tags__ne_all", "has_attributes": "has_attributes", "lacks_attributes": "lacks_attributes",
+    "has_masks": "has_masks", "lacks_masks": "lacks_masks", "has_latents": "has_latents", "lacks_latents": "lacks_latents",
+    "attributes": "attributes", "min_short_edge": "short_edge__gte", "max_short_edge": "short_edge__lte",
+    "min_pixel_count": "pixel_count__gte", "max_pixel_count": "pixel_count__lte",
+}  # fmt: skip
+
+
+def parameters(config, after_id=None):
+    """The query of the first page: a list of (name, value), as dataroom's API has them."""
+    latents = config.return_latents or ",".join(filter(None, (config.has_latents, config.has_masks)))
+    state = config.duplicate_state
+    fields = ["id", "source", "attributes", "tags"]
+    fields += ["image_direct_url"] if config.require_images else []
+    fields += ["latents"] if latents else []
+    fields += ["coca_embedding"] if config.require_embeddings else []
+    fields += ["duplicate_state"] if state != -1 else []
+    params = [("fields", ",".join(fields)), ("page_size", config.page_size)]
+    params += [(name, getattr(config, key)) for key, name in TEXTS.items() if getattr(config, key)]
+    if config.tags_empty != "":
+        params.append(("tags__empty", str(config.tags_empty).lower()))
+    if latents:
+        params.append(("return_latents", latents))
+    if state == "none" or state > 0:
+        params.append(("duplicate_state", "None" if state == "none" else state))
+    if config.world_size > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
+        params += [("partitions_count", config.world_size), ("partition", config.rank)]
+    if after_id is not None:
+        params.append(("cursor", after_id))
+    return params
+
+
+class DbSource:
+    """Yields the samples of a dataroom server, in the order in which their downloads are done.
+
+    A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page that
+    does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages before. An
+    id that this page or the one before had is passed over and counted. Rank r of w reads the server's partition r of w;
+    how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids decide about ranks.
+
+    Args:
+        config: a checked source_config, with `limit` and `max_file_bytes`.
+        after_id: the walk begins behind this id; None: with the first.
+    """
+
+    work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn
+
+    def __init__(self, config, after_id=None):
+        self._config, self._after_id = config, after_id
+        self._fetcher, self._pages, self._stopped = None, None, False
+        self._capacity = 4 * config.max_connections  # urls in the fetcher: none of its connections waits for us
+        self._records, self._jobs = deque(), deque()  # of this page; urls that had no room in the fetcher yet
+        self._page_url, self._page_number = "", 0
+        self._downloading = 0  # urls in the fetcher
+        self._unfinished = 0  # samples that wait for one
+        self._ids, self._last_ids = set(), set()  # of this page and of the one before
+        self.skipped = {}
+
+    def open(self):
+        config = self._config
+        url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
+        key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
+        for name, value in (("api_url", url), ("api_key", key)):
+            if not value.strip():
+                raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
+        attempts = configuration.attempts()
+        api = Api(url.strip(), key, config.user_agent, config.page_timeout, attempts)
+        params = parameters(config, self._after_id)
+        self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + SPARE))
+
+    def stop(self):
+        self._stopped = True
+        if self._pages is not None:
+            self._pages.stop()
+        if self._fetcher is not None:
+            self._fetcher.close()
+
+    def batches(self):
+        config = self._config
+        self._fetcher = Fetcher(
+            config.max_connections, config.read_timeout, configuration.attempts(), config.user_agent, config.max_file_bytes,
+            self._capacity, _ca_file(),
+        )  # fmt: skip
+        try:
+            if not self._stopped:
+                self._pages.start()
+                yield from self._samples()
+        finally:
+            self._pages.stop()
+            self._fetcher.close()
+
+    def _samples(self):
+        while not self._stopped:
+            done = self._admit()
+            if self._downloading:
+                arrived = self._fetcher.take(0 if done else PAGE_CHECK if self._wants_page() else 3600)
+                if arrived is None:
+                    return  # closed by stop()
+                done += self._arrived(arrived)
+            if done:
+                yield done
+            elif not self._downloading and self._pages.ended:
+                break
+            elif not self._downloading:
+                self._next_page(0.1)
+        if self._pages.error is not None:
+            raise self._explained(self._pages.error)
+        if self._page_number == 0 and not self._stopped:
+            log.warning("no image in the database is what the config asks for")
+
+    def _explained(self, error):
+        world_size = self._config.world_size
+        if world_size > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
+            return SourceValueError(f"world_size {world_size}: the server has no such number of partitions: {error}")
+        return error
+
+    def _wants_page(self):
+        return not self._records and not self._pages.ended
+
+    def _admit(self):
+        """Lets samples in as there is room, and sends for what they need. Returns what is ready without that."""
+        done = []
+        most = min(self._capacity, self._config.limit)
+        while self._downloading + len(self._jobs) < self._capacity and self._unfinished < most:
+            if not self._records and not self._next_page(0):
+                break
+            found = self._understood(*self._records.popleft())
+            if isinstance(found, Failure):
+                done.append(found)
+            elif found is not None and not found.parts:
+                done.append(found.finish())
+            elif found is not None:
+                self._unfinished += 1
+                self._jobs.extend(((found, index), url) for index, (_, _, url) in enumerate(found.parts))
+        count = min(len(self._jobs), self._capacity - self._downloading)
+        if count and self._fetcher.submit([self._jobs.popleft() for _ in range(count)]):
+            self._downloading += count
+        return done
+
+    def _next_page(self, timeout):
+        """Takes the next page if it is there within `timeout` seconds."""
+        page = self._pages.get(timeout)
+        if page is None:
+            return False
+        records, self._page_url = page
+        self._page_number += 1
+        self._records.extend(enumerate(records, 1))
+        self._ids, self._last_ids = set(), self._ids
+        return True
+
+    def _understood(self, number, record):
+        """The Record, a Failure, or None for one that is passed over."""
+        name = f"page {self._page_number}, record {number}"
+        try:
+            name = identity(record)
+            if name in self._ids or name in self._last_ids:
+                self.skipped["repeated id"] = self.skipped.get("repeated id", 0) + 1
+                return None
+            self._ids.add(name)
+            return Record(record, self._page_url, self._config.require_images)
+        except (BadRecord, RecursionError) as error:
+            return Failure(name, "record", str(error))
+
+    def _arrived(self, results):
+        """The samples that are complete with these downloads."""
+        self._downloading -= len(results)
+        done = [record.finish() for (record, index), _, body, error in results if record.put(index, body, error)]
+        self._unfinished -= len(done)
+        return done
+
+
+def _ca_file():
+    """The certificates that pages are checked against are those for downloads too."""
+    named = (os.environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"))
+    if found := next(filter(None, named), None):
+        return found
+    import requests
+
+    return requests.certs.where()

@@ -1,0 +1,179 @@
+"""The pages of the database: asked for in a thread of their own, one ahead, and checked."""
+
+import queue
+import threading
+import time
+import zlib
+from urllib.parse import urljoin, urlsplit
+
+from datago._fetch import redacted
+from datago.errors import SourceOSError, SourceValueError
+from datago.sources.records import BadRecord, identity
+
+BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
+HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
+
+
+class Pages:
+    """Walks over the pages.
+
+    Args:
+        api: an Api.
+        config: a checked source_config.
+        params: the query of the first request.
+        patience: seconds after which a page that does not come is an error, whatever goes on in the thread.
+
+    `get` gives lists of records with the page's url, until `ended`; then `error` says whether well.
+    """
+
+    def __init__(self, api, config, params, patience):
+        self._api, self._config, self._params, self._patience = api, config, params, patience
+        self._arrived, self._used = queue.SimpleQueue(), threading.Semaphore(0)
+        self._waited = None
+        self.ended, self.error = False, None
+
+    def start(self):
+        # It may be inside a request that takes its time when everything else is over: nobody waits for it.
+        threading.Thread(target=self._run, name="datago pages", daemon=True).start()
+
+    def get(self, timeout):
+        """(records, url) of the next page, or None if there is none yet, or no more (then `ended` is set)."""
+        if self.ended:
+            return None
+        self._waited = self._waited or time.monotonic()
+        try:
+            found = self._arrived.get(timeout=timeout) if timeout else self._arrived.get_nowait()
+        except queue.Empty:
+            if time.monotonic() - self._waited < self._patience:
+                return None
+            found = SourceOSError(f"no page came within {self._patience:.0f} s from {self._api.where}")
+        self._waited = None
+        if found is None or isinstance(found, BaseException):
+            self.ended, self.error = True, found
+            return None
+        self._used.release()
+        return found
+
+    def stop(self):
+        self._api.stop()
+        self._used.release()
+        self._arrived.put(None)  # wakes who waits
+
+    def _run(self):
+        error = None
+        try:
+            for page in self._random() if self._config.random_sampling else self._walk():
+                self._arrived.put(page)
+                self._used.acquire()  # one page is fetched while the one before is used, not more
+                if self._api.stopped:
+                    break
+        except BaseException as problem:
+            error = problem
+        self._arrived.put(error)
+
+    # ---- in order ----
+
+    def _walk(self):
+        url, params, number = f"{self._api.base}images/", self._params, 0
+        visited, fingerprints = set(), set()
+        while True:
+            number += 1
+            answer = self._ask(url, params, number)
+            if answer is None or not answer[0]:
+                return  # stopped, or the end: only an empty page is one
+            records, following, page_url = answer
+            fingerprint = hash(tuple(repr(r.get("id", r) if isinstance(r, dict) else r) for r in records))
+            if fingerprint in fingerprints:
+                raise SourceValueError(f"page {number} is the same as one before; from {redacted(url)}")
+            fingerprints.add(fingerprint)
+            yield records, page_url
+            if following is None:
+                return
+            visited.add(url)
+            url, params = self._follow(following, page_url, number), None
+            if url in visited:
+                raise SourceValueError(f"page {number} leads back to one before: {redacted(url)}")
+
+    def _follow(self, following, page_url, number):
+        """Where `next` leads. Within the same scheme and host only, as the key goes along."""
+        try:
+            url = urljoin(page_url, following)
+            same = _origin(url) == _origin(page_url)
+        except ValueError:
+            same = False
+        if not same:
+            raise SourceValueError(
+                f"page {number} leads to another host: {redacted(following)}, from {redacted(page_url)}"
+            )
+        return url
+
+    def _ask(self, url, params, number):
+        answer = self._api.get(url, params, f"page {number}")
+        if answer is None:
+            return None
+        content, page_url = answer
+        records = content.get("results") if isinstance(content, dict) else None
+        if not isinstance(records, list) or "next" not in content or not isinstance(content["next"], str | None):
+            raise SourceValueError(
+                f"page {number}: wanted an object with results (a list) and next (a url or null); from {redacted(page_url)}"
+            )
+        return records, content["next"], page_url
+
+    # ---- at random ----
+
+    def _random(self):
+        """Draws again and again until that brings nothing new.
+
+        A draw finds the images whose hashes begin with one of some random prefixes, and cuts what is found at page_size, in
+        the order of ids. So prefixes that are too rare find nothing, and with too many only the first ids ever come.
+        """
+        known, share, barren, number = set(), None, 0, 0
+        while barren < BARREN:
+            number += 1
+            answer = self._ask(f"{self._api.base}images/random/", [*self._params, *_prefixes(share)], number)
+            if answer is None:
+                return
+            fresh = []
+            for record in answer[0]:
+                name = _identity(record)
+                if name not in known:
+                    known.add(name)
+                    fresh.append((name, record))
+            # The server draws for each rank alike: whose an image is, its id says.
+            mine = [
+                record
+                for name, record in fresh
+                if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank
+            ]
+            if mine:
+                yield mine, answer[2]
+            barren = 0 if fresh else barren + 1
+            if not fresh:
+                fill = len(answer[0]) / self._config.page_size
+                change = 1 / 2 if fill >= 1 else 2 if fill > 1 / 16 else 16
+                share = min(1, change * (share or (1 if fill >= 1 else HOSTED_SHARE)))
+
+
+def _prefixes(share):
+    """The parameters for a draw that finds about that share of all images; None: what the server thinks best."""
+    if share is None:
+        return []
+    length = 1
+    while share < 1 and share * 16**length < 16:
+        length += 1
+    return [
+        ("prefix_length", length),
+        ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300),
+    ]
+
+
+def _identity(record):
+    try:
+        return identity(record)
+    except BadRecord:
+        return ""  # the first of them is reported, the others are not told from it
+
+
+def _origin(url):
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
