@@ -67,7 +67,7 @@ class Build(build_ext):
         check_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")
         own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wno-unused-function"]
-        link = []
+        link = ["-lm"]
         if sanitize:
             kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
             own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]

@@ -288,7 +288,7 @@ cdef class Pool:
                 while i < count and let_in(engine, items[i]):
                     items[i] = NULL
                     i += 1
-            return i == count
+            return i == count and not engine.stop
         finally:
             for i in range(count):
                 if items[i] != NULL:

@@ -345,6 +345,10 @@ cdef class Entry:
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
 
+    def own(self):
+        """Copies the images' bytes, which else keep alive whatever larger block they are a part of."""
+        self.images = [(role, name, bytes(data)) for role, name, data in self.images]
+
 
 def auto_convert(Sample sample):
     """The sample as a dict of plain Python values; images as PIL images, attributes parsed, None where there is no image."""

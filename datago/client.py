@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import deque
 
+from datago import accounts
 from datago import config as configuration
 from datago._pool import Pool
 from datago._sample import Failure
@@ -275,29 +276,6 @@ class DatagoClient:
         with self._lock:
             running = self._pass
             failures, last = dict(self._failures), list(self._last_failures)
-        ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
-        counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "in_flight", "damaged", "threads"), 0)
-        counts.update(work_ring=ring, ready_ring=dict(ring))
-        skips = {}
-        if running is not None:
-            counts = running.pool.counts()
-            skips = dict(running.source.skipped)
-            if counts["skipped"]:
-                skips["stopped"] = counts["skipped"]
-            passed_over = sum(running.source.skipped.values())
-            counts["seen"] += passed_over
-            counts["skipped"] += passed_over
-        return {**counts, "failures": failures, "last_failures": last, "skips": skips, "bottleneck": _bottleneck(counts)}
-
-
-def _bottleneck(counts):
-    """Who waits tells who is slow: a worker sleeps once an item at most on either of its rings."""
-    work, ready = counts["work_ring"], counts["ready_ring"]
-    if not work["passed"]:
-        return None
-    starved, blocked = work["pop_waits"] / work["passed"], ready["push_waits"] / work["passed"]
-    if max(starved, blocked) < 0.25:
-        return "decoding: every worker is busy (more or faster cores would help)"
-    if starved > blocked:
-        return f"source: workers waited for it before {starved:.0%} of the items"
-    return f"reader: workers waited for it after {blocked:.0%} of the items"
+        counts = running.pool.counts() if running is not None else accounts.nothing()
+        skips = dict(running.source.skipped) if running is not None else {}
+        return accounts.stats(counts, skips, failures, last)

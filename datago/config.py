@@ -37,6 +37,8 @@ BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
 PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
+TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
+URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
 OBJECT = (lambda value: isinstance(value, dict)), "an object"
 YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
 UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
@@ -58,7 +60,7 @@ def _is_colour(value):
 
 # section: {key: (check and what it wants, default)}
 TOP = {
-    "source_type": (choice("db", "file"), "db"),
+    "source_type": (choice("db", "file", "webdataset"), "db"),
     "source_config": (OBJECT, REQUIRED),
     "image_config": (OBJECT, None),
     "limit": (integer(1), MOST),
@@ -84,6 +86,20 @@ SOURCES = {
         "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
+    "webdataset": {
+        "url": (URLS, REQUIRED),
+        "reference_image_type": (TEXT, "jpg"),
+        "mask_suffixes": (TEXTS, ["mask", "seg"]),
+        "random_sampling": (BOOL, False),
+        "shuffle": (BOOL, False),
+        "shuffle_buffer": (integer(0, 2**24), 0),
+        "concurrent_downloads": (integer(0, 1024), 0),
+        "auth_token": (TEXT, ""),
+        "timeout": (number(0), 30.0),
+        "cache_dir": (PATH, None),
+        "cache_size": (integer(1), 2**37),
+        **RANKS,
+    },
 }
 SECRETS = {"api_key"}
 IMAGE = {

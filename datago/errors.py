@@ -22,6 +22,20 @@ class SourceNotFoundError(SourceOSError, FileNotFoundError):
     """A SourceError about a path that is not there."""
 
 
+class RemoteError(SourceOSError):
+    """A SourceError about one object on a network: it cannot be had, or not whole. Its text holds no secrets.
+
+    Attributes:
+        url: without query, user name and password.
+        attempts: made in a row, without a new byte, before it was given up.
+        status: the HTTP status that was the reason, or None.
+    """
+
+    def __init__(self, text, url="", attempts=1, status=None):
+        super().__init__(text)
+        self.url, self.attempts, self.status = url, attempts, status
+
+
 class SourceValueError(SourceError, ValueError):
     """A SourceError about what was asked for or found."""
 

@@ -24,6 +24,7 @@ def decode(data, max_pixels):
             width, height = image.size
             if width * height > max_pixels:
                 return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, max_pixels is {max_pixels}")
+            image.load()  # this turns a TIFF already, and its EXIF then says so
             orientation = image.getexif().get(0x0112, 1)
             pixels, channels, depth = _samples(image)
             return pixels, *image.size, channels, depth, orientation if orientation in range(1, 9) else 1

@@ -16,6 +16,8 @@ static const char *const NAMES[DG_STATUS_COUNT] = {
     [DG_CORRUPT] = "corrupt",
     [DG_TRUNCATED] = "truncated",
     [DG_TOO_LARGE] = "too_large",
+    [DG_SHARD] = "shard",
+    [DG_SAMPLE] = "sample",
     [DG_REMOTE] = "remote",
     [DG_RECORD] = "record",
 };

@@ -17,6 +17,8 @@ typedef enum {
     DG_CORRUPT,     /* the bytes break their own format's rules */
     DG_TRUNCATED,   /* the bytes end before the picture does */
     DG_TOO_LARGE,   /* beyond max_pixels or another limit */
+    DG_SHARD,       /* a shard cannot be read to its end; the text says what is wrong with it */
+    DG_SAMPLE,      /* the parts of a sample do not make one */
     DG_REMOTE,      /* a download failed: no connection, a bad status, a body that broke off; the text has the url */
     DG_RECORD,      /* what a database says of a sample is incomplete, or not what it should be */
     DG_STATUS_COUNT

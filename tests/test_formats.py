@@ -84,6 +84,11 @@ def test_modes_of_tiff(tmp_path, image, channels, wanted):
     assert payload.channels == channels and payload.to_numpy_array()[2, 2].tolist() == wanted
 
 
+def test_a_tiff_is_turned_once(tmp_path):
+    data = written(Image.fromarray(PICTURE), "TIFF", tiffinfo={0x0112: 6})
+    assert numpy.array_equal(one(tmp_path, data).to_numpy_array(), numpy.rot90(PICTURE, 3))
+
+
 def test_an_unknown_format_says_its_name(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40))
     (tmp_path / "b.jpg").write_bytes(b"<!DOCTYPE html><html></html>")
@@ -170,6 +175,21 @@ def test_damaged_data_is_counted_or_refused(tmp_path):
     assert len(samples) == 2 and stats["damaged"] == 1 and stats["failed"] == 0
     samples, stats = read(config(tmp_path, image_config={"on_damaged": "error"}))
     assert len(samples) == 1 and stats["damaged"] == 0 and stats["failures"] == {"corrupt": 1}
+
+
+@pytest.mark.parametrize("marker", [0xC3, 0xC5, 0xC9, 0xCA, 0xCB])
+def test_rare_kinds_of_jpeg_are_decoded_or_named(tmp_path, marker):
+    """Lossless, hierarchical and arithmetic coding, announced over baseline data."""
+    data = bytearray(jpeg(64, 64))
+    data[data.index(b"\xff\xc0") + 1] = marker
+    twelve = bytearray(jpeg(64, 64))
+    twelve[twelve.index(b"\xff\xc0") + 4] = 12
+    (tmp_path / "a.jpg").write_bytes(bytes(data))
+    (tmp_path / "b.jpg").write_bytes(bytes(twelve))
+    (tmp_path / "c.jpg").write_bytes(jpeg(64, 64))
+    _, stats = read(config(tmp_path))
+    assert stats["delivered"] + stats["failed"] == 3 and stats["delivered"] >= 1
+    assert set(stats["failures"]) <= {"unsupported", "corrupt", "truncated"}
 
 
 def test_scan_bombs_end(tmp_path):

@@ -17,8 +17,8 @@ source itself could not read.
 from importlib import import_module
 from types import SimpleNamespace
 
-# source_type: module and class. Only the one that is used is imported: the db source loads a network library.
-SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource")}
+# source_type: module and class. Only the one that is used is imported: those of the network load much.
+SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource"), "webdataset": ("webdataset", "WebDatasetSource")}
 
 
 def open_source(config):

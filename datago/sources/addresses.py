@@ -1,0 +1,62 @@
+"""What a url is made of, and how it may be shown."""
+
+import re
+from typing import NamedTuple
+
+from datago.errors import SourceValueError, printable
+
+PORTS = {"http": 80, "https": 443}
+
+
+def scheme_of(url):
+    """The scheme in lower case; empty for a local path."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):/", url, re.I)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def redact(url):
+    """`url` as it may be shown: without user name, password, query and fragment, and printable."""
+    url = re.sub(r"^([A-Za-z][\w+.-]*://)[^/?#]*@", r"\1", url, count=1)
+    path, _, query = url.partition("#")[0].partition("?")
+    return printable(path) + ("?…" if query else "")
+
+
+class Url(NamedTuple):
+    """An http(s) url in its parts. `target` is what the request line says: the given bytes, without the fragment."""
+
+    scheme: str
+    user: str
+    host: str
+    port: int
+    target: str
+
+    @classmethod
+    def parse(cls, text):
+        found = re.fullmatch(
+            r"(https?)://(?:([^/?#\\]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#\\@:\[\]\s\x00-\x1f]+)(?::(\d{0,5}))?([/?][^#]*)?(#.*)?",
+            text,
+            re.I | re.S,
+        )
+        scheme = found and found[1].lower()
+        port = found and int(found[4] or PORTS[scheme])
+        if not found or not 0 < port < 65536:
+            raise SourceValueError(f"not an http url: {redact(text)}")
+        try:
+            host = found[3].strip("[]").lower().encode("idna").decode()
+        except UnicodeError:
+            raise SourceValueError(f"not a host name: {redact(text)}") from None
+        rest = found[5] or "/"
+        # Only what cannot stand in a request line is escaped: blanks, control characters, bytes beyond ASCII.
+        target = re.sub(rb"[^!-~]", lambda byte: b"%%%02X" % byte[0][0], rest.encode("utf-8", "surrogateescape")).decode()
+        return cls(scheme, found[2] or "", host, port, target if target[0] == "/" else f"/{target}")
+
+    @property
+    def place(self):
+        """Host and port, as the Host header has them: the port only where it is not the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self):
+        return f"{self.scheme}://{self.place}{redact(self.target)}"
+
+    __repr__ = __str__

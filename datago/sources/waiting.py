@@ -1,0 +1,83 @@
+"""Waiting that can be broken off, and what ends a wait."""
+
+import queue
+import threading
+import time
+
+SLICE = 0.1  # seconds between two looks at `stop`
+
+
+class Stopped(Exception):
+    """`stop` was seen: the stream ends where it is, and nobody is to blame."""
+
+
+class Lull(Exception):
+    """Nothing came within the caller's patience: no fault, and nothing is lost by asking again."""
+
+
+class Fault(Exception):
+    """What went wrong in one attempt.
+
+    Attributes:
+        retry: whether another attempt may go better.
+        paced: whether the server said when to come again (and everybody waits for it, see http.py).
+        status: the HTTP status that was the reason, or None.
+    """
+
+    def __init__(self, text, retry=True, paced=False, status=None):
+        super().__init__(text)
+        self.retry, self.paced, self.status = retry, paced, status
+
+
+def watcher(stop):
+    """`stop` as a callable: an Event, a callable, or None for never."""
+    return stop.is_set if hasattr(stop, "is_set") else stop or (lambda: False)
+
+
+def check(stop):
+    """Raises Stopped if `stop()` says so."""
+    if stop():
+        raise Stopped
+
+
+def pause(seconds, stop):
+    """Sleeps, unless told to stop."""
+    end = time.monotonic() + seconds
+    while True:
+        check(stop)
+        left = end - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(left, SLICE))
+
+
+def apart(call, stop, timeout, what):
+    """`call()`, in a thread of its own that is left to itself if `stop` or the time-out comes first.
+
+    For what cannot be broken off: name lookups, and libraries that do their own networking.
+
+    Raises:
+        Stopped: told to stop.
+        Fault: no result within `timeout` seconds. What `call` raises is raised here too.
+    """
+    results = queue.SimpleQueue()
+
+    def run():
+        try:
+            results.put((call(), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, name="datago-apart", daemon=True).start()
+    end = time.monotonic() + timeout
+    while True:
+        check(stop)
+        try:
+            value, error = results.get(timeout=SLICE)
+        except queue.Empty:
+            if time.monotonic() >= end:
+                raise Fault(f"{what} took longer than {timeout:g} s") from None
+            continue
+        if error:
+            raise error
+        return value
