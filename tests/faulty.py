@@ -32,13 +32,16 @@ class Faulty:
         self.port = self.socket.getsockname()[1]
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}"
         self.open = set()
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.threads = [threading.Thread(target=self.accept, daemon=True)]
+        self.threads[0].start()
 
     def accept(self):
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self.socket.accept()
-                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+                thread = threading.Thread(target=self.serve, args=(connection,), daemon=True)
+                self.threads.append(thread)
+                thread.start()
 
     def serve(self, connection):
         with self.lock:
@@ -92,6 +95,8 @@ class Faulty:
         for connection in self.open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(2)
 
 
 def cut(data=b""):
@@ -103,11 +108,12 @@ def cut(data=b""):
 
 
 def silent(data=b"", seconds=30):
-    """Sends `data`, then nothing."""
+    """Sends `data`, then nothing, until the other side or the server goes."""
 
     def action(connection):
         connection.sendall(data)
-        time.sleep(seconds)
+        connection.settimeout(seconds)
+        connection.recv(1)
         return True
 
     return action

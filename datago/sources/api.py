@@ -55,6 +55,10 @@ class Api:
         """From any thread. A request that is under way goes on, but nothing comes of it."""
         self._stopped.set()
 
+    def close(self):
+        """No more requests; their connections are closed."""
+        self._session.close()
+
     @property
     def stopped(self):
         return self._stopped.is_set()
@@ -67,15 +71,15 @@ class Api:
             SourceValueError: a refusal because of what was asked for (400), or no JSON.
         """
         for attempt in range(1, self._attempts + 1):
-            least = 0
+            least, fatal = 0, None
             try:
                 answer = self._session.get(
                     url, params=params, auth=self._sign, timeout=(CONNECT_TIMEOUT, self._timeout)
                 )
             except self._requests.exceptions.RequestException as error:
+                problem = self._hide(_words(error))
                 if not isinstance(error, self._passing()):
-                    raise SourceValueError(f"{what}: {self._hide(_words(error))}; from {redacted(url)}") from None
-                problem = _words(error)
+                    fatal = SourceValueError
             else:
                 if answer.status_code == 200:
                     try:
@@ -85,19 +89,17 @@ class Api:
                         if attempt == self._attempts or {"Content-Length", "Transfer-Encoding"} & set(answer.headers):
                             raise
                 problem, least = f"HTTP {answer.status_code}{self._detail(answer)}", _retry_after(answer)
-                if (
-                    answer.status_code not in (200, 408, 429)
-                    and answer.status_code < 500
-                    or least > LONGEST_RETRY_AFTER
-                ):
-                    kind = SourceValueError if answer.status_code == 400 else SourceOSError
-                    raise kind(f"{what}: {problem}; from {redacted(url)}")
+                passing = answer.status_code in (200, 408, 429) or answer.status_code >= 500
+                if not passing or least > LONGEST_RETRY_AFTER:
+                    fatal = SourceValueError if answer.status_code == 400 else SourceOSError
+            if fatal:
+                raise fatal(f"{what}: {problem}; from {redacted(url)}")
             if attempt < self._attempts and not self.stopped:
                 wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.5, 1)
                 self._stopped.wait(max(wait, least))
             if self.stopped:
                 return None
-        raise SourceOSError(f"{what}: {self._hide(problem)} (attempt {attempt} of {attempt}); from {redacted(url)}")
+        raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempt}); from {redacted(url)}")
 
     def _sign(self, request):
         # As `auth`, so that no .netrc overrides it; requests drops it where a redirect leads to another host.

@@ -95,8 +95,9 @@ class DbSource:
         self._stopped = True
         if self._pages is not None:
             self._pages.stop()
-        if self._fetcher is not None:
-            self._fetcher.close()
+        fetcher = self._fetcher
+        if fetcher is not None:
+            fetcher.close()
 
     def batches(self):
         config = self._config
@@ -112,6 +113,7 @@ class DbSource:
         finally:
             self._pages.stop()
             self._fetcher.close()
+            self._fetcher = None  # an error on its way keeps the rest of us alive
 
     def _samples(self):
         while not self._stopped:

@@ -7,7 +7,7 @@ import zlib
 from urllib.parse import urljoin, urlsplit
 
 from datago._fetch import redacted
-from datago.errors import SourceOSError, SourceValueError
+from datago.errors import SourceError, SourceOSError, SourceValueError
 from datago.sources.records import BadRecord, identity
 
 BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
@@ -67,8 +67,12 @@ class Pages:
                 self._used.acquire()  # one page is fetched while the one before is used, not more
                 if self._api.stopped:
                     break
+        except SourceError as problem:
+            problem.__context__ = None  # this and the traceback would keep an answer alive, and its connection open
+            error = problem.with_traceback(None)
         except BaseException as problem:
             error = problem
+        self._api.close()
         self._arrived.put(error)
 
     # ---- in order ----
