@@ -78,6 +78,16 @@ def _close_all():
         fetcher.close()
 
 
+cdef Job *job_new(uint64_t number, bytes url) except NULL:
+    cdef Py_ssize_t length = len(url)
+    cdef Job *job = <Job *>calloc(1, sizeof(Job) + length)
+    if job == NULL:
+        raise MemoryError
+    job.number, job.attempt = number, 1
+    memcpy(job.url, <const char *>url, length)
+    return job
+
+
 cdef class Fetcher:
     """Downloads urls, `max_connections` at a time, and tries again what may pass.
 
@@ -151,28 +161,20 @@ cdef class Fetcher:
         """Lets (tag, url) pairs in, waiting outside the GIL for room. False once the Fetcher was closed."""
         cdef Engine *engine = self.engine
         cdef Queue queue = Queue(NULL, NULL)
-        cdef Job *job
-        cdef Py_ssize_t length
         cdef bint closed
         self.check_process()
-        for tag, url in jobs:
-            data = url.encode("utf-8", "surrogateescape")
-            length = len(data)
-            job = <Job *>calloc(1, sizeof(Job) + length)
-            if job == NULL:
-                raise MemoryError
-            self.numbers += 1
-            job.number, job.attempt = self.numbers, 1
-            memcpy(job.url, <const char *>data, length)
-            self.jobs[job.number] = (tag, url)
-            append(&queue, job)
-        with nogil:
-            closed = push(engine, &queue)
-        while queue.first != NULL:
-            job = pop(&queue)
-            self.jobs.pop(job.number, None)
-            job_free(job)
-        return not closed
+        try:
+            for tag, url in jobs:
+                self.numbers += 1
+                append(&queue, job_new(self.numbers, url.encode("utf-8", "surrogateescape")))
+                self.jobs[self.numbers] = (tag, url)
+            with nogil:
+                closed = push(engine, &queue)
+            return not closed
+        finally:
+            while queue.first != NULL:  # those that did not get in
+                self.jobs.pop(queue.first.number, None)
+                job_free(pop(&queue))
 
     def take(self, double timeout):
         """What is done, waiting outside the GIL up to `timeout` seconds for the first.
@@ -184,6 +186,7 @@ cdef class Fetcher:
         cdef Engine *engine = self.engine
         cdef double deadline = dg_now() + timeout, left
         cdef Queue queue = Queue(NULL, NULL)
+        cdef Job *job
         cdef bint closed = False
         self.check_process()
         while True:
@@ -197,12 +200,17 @@ cdef class Fetcher:
             PyErr_CheckSignals()
         results = []
         while queue.first != NULL:
-            results.append(self.result(pop(&queue)))
-        return results
+            job = pop(&queue)
+            known = self.jobs.pop(job.number, None)
+            if known is None:  # close() came in between
+                job_free(job)
+                closed = True
+            else:
+                results.append(self.result(job, known[0], known[1]))
+        return None if closed else results
 
-    cdef tuple result(self, Job *job):
+    cdef tuple result(self, Job *job, tag, url):
         cdef Body body = None
-        tag, url = self.jobs.pop(job.number)
         if job.verdict == GOOD:
             error = None
             body = Body.__new__(Body)

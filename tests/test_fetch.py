@@ -275,6 +275,12 @@ def test_redacted():
 
 
 def test_wrong_arguments():
+    fetcher = Fetcher()
+    for wrong in ([(1, "http://x/"), (2, 3)], [(1,)], [None]):
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            fetcher.submit(wrong)
+    assert fetcher.take(0.05) == []
+    fetcher.close()
     for wrong in ({"max_connections": 0}, {"timeout": 0}, {"attempts": 0}, {"timeout": float("nan")}):
         with pytest.raises(ValueError):
             Fetcher(**wrong)
@@ -303,6 +309,20 @@ def test_close_is_prompt_and_wakes_everybody():
         assert sorted(answers, key=str) == [False, None]
         fetcher.close()
         assert fetcher.submit([(1, "http://127.0.0.1/")]) is False and fetcher.take(1) is None
+
+
+def test_close_may_come_at_any_time():
+    with faulty({"/x": answer(b"x")}) as server:
+        for i in range(60):
+            fetcher = Fetcher(max_connections=4, capacity=100)
+            fetcher.submit([(n, f"{server.url}/x") for n in range(100)])
+            closer = threading.Timer(0.0005 * i, fetcher.close)
+            closer.start()
+            count = 0
+            while count < 100 and (results := fetcher.take(5)) is not None:
+                assert all(bytes(body) == b"x" for _, _, body, _ in results)
+                count += len(results)
+            closer.join()
 
 
 def test_nothing_is_left_open():
