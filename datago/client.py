@@ -11,7 +11,7 @@ from datago import accounts
 from datago import config as configuration
 from datago._pool import Pool
 from datago._sample import Failure
-from datago.errors import SourceError, SourceValueError, printable, sample_error
+from datago.errors import SourceValueError, printable, sample_error
 from datago.sources import open_source
 
 log = logging.getLogger("datago.client")

@@ -9,9 +9,7 @@
 #define DCT_SIZE(component) ((component)->DCT_scaled_size)
 #endif
 
-enum {
-    ROWS_AT_ONCE = 16,
-};
+enum { ROWS_AT_ONCE = 16 };
 
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
@@ -35,7 +33,7 @@ static int choose_scale(const dg_resize_plan *plan)
 static void begin(dg_jpeg *jpeg, dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *out, size_t stride)
 {
     if (dg_resizer_begin(resizer, plan, out, stride, jpeg->error) != DG_OK)
-        dg_jpeg_give_up(jpeg, jpeg->error->status, "%s", "no memory to resample with");
+        longjmp(jpeg->escape, 1);
 }
 
 /* Pushes row `y` of what is being decoded, if it is one of those that count. Destination rows that are complete. */

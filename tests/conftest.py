@@ -8,7 +8,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from datago import DatagoClient
+from datago import DatagoClient, SampleError
 
 
 def photo(width, height, seed=0):
@@ -57,6 +57,17 @@ def check_accounts(stats):
     assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] + stats["in_flight"]
     assert sum(stats["failures"].values()) == stats["failed"]
     assert all(isinstance(stats[key], int) for key in ("seen", "delivered", "failed", "skipped", "in_flight"))
+
+
+def decode(tmp_path, data, name="x.jpg", **top):
+    """One picture through the whole path: (array, None), or (None, the reason of the failure)."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    with DatagoClient(config(path, on_error="raise", **top)) as client:
+        try:
+            return client.get_sample(timeout=20).image.to_numpy_array(), None
+        except SampleError as error:
+            return None, error.reason
 
 
 @pytest.fixture

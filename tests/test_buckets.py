@@ -1,7 +1,6 @@
 import math
 import random
 
-import numpy
 import pytest
 from conftest import config, photo, read
 from test_sample import saved

@@ -3,23 +3,10 @@ import struct
 
 import numpy
 import pytest
-from conftest import config, jpeg, photo, read
+from conftest import config, decode, jpeg, photo, read
 from PIL import Image
 
 turbojpeg = pytest.importorskip("turbojpeg")
-
-
-def decode(tmp_path, data, name="x.jpg", **top):
-    """(array, None), or (None, the reason of the failure)."""
-    from datago import DatagoClient
-
-    path = tmp_path / name
-    path.write_bytes(data)
-    with DatagoClient(config(path, on_error="raise", **top)) as client:
-        try:
-            return client.get_sample(timeout=20).image.to_numpy_array(), None
-        except Exception as error:
-            return None, error.reason
 
 
 def oracle(data, grey=False):

@@ -1,7 +1,6 @@
 """Ways to leave: each in a process of its own, with a time limit."""
 
 import json
-import os
 import signal
 import subprocess
 import sys

@@ -4,22 +4,10 @@ import zlib
 
 import numpy
 import pytest
-from conftest import chunk, config, photo, png, read
+from conftest import chunk, config, decode, photo, png, read
 from PIL import Image
 
-from datago import DatagoClient
-
 SUITE = pathlib.Path(__file__).parents[2] / "shared" / "data" / "pngsuite"
-
-
-def decode(tmp_path, data, **top):
-    path = tmp_path / "x.png"
-    path.write_bytes(data)
-    with DatagoClient(config(path, on_error="raise", **top)) as client:
-        try:
-            return client.get_sample(timeout=20).image.to_numpy_array(), None
-        except Exception as error:
-            return None, error.reason
 
 
 def saved(array, **options):
