@@ -89,7 +89,8 @@ static dg_process_options options_read(const uint8_t *from, const atomic_int *st
 static void pixels_make_up(bytes file, dg_image *image)
 {
     const uint8_t *shape = file.data;
-    int channels = 1 + shape[4] % 4, depth = shape[5] & 1 ? 16 : 8, step = channels == 3 && depth == 8 ? 3 + (shape[5] >> 1 & 1) : channels;
+    int channels = 1 + shape[4] % 4, depth = shape[5] & 1 ? 16 : 8;
+    int step = channels == 3 && depth == 8 && shape[5] & 2 ? 4 : channels;
     REQUIRE(dg_image_alloc(heap, 1 + shape[6], 1 + shape[7], channels, step, depth, image) == DG_OK);
     for (size_t i = 0; i < image->buffer.size; i++)
         image->buffer.data[i] = step > channels && i % 4 == 3 ? 255 : shape[i % file.size];
