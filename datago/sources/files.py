@@ -77,7 +77,7 @@ class FileSource:
                 block += entry
                 ends.append(len(block))
         # Nobody gave a seed, so ranks cannot agree on one order: each shuffles its own part.
-        own = range(self._rank, len(ends), self._world_size)
+        own = plan.of_rank(range(len(ends)), self._rank, self._world_size)
         self._check_not_empty(len(ends), len(own))
         for index in plan.permutation(len(own), int.from_bytes(os.urandom(16))):
             number = own[index]

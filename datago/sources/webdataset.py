@@ -50,7 +50,7 @@ class WebDatasetSource:
             log.warning("%d shards for %d ranks: every rank reads every shard and takes its part of the samples",
                         len(self._shards), self._config.world_size)
         else:
-            self._shards = self._shards[self._config.rank :: self._config.world_size]
+            self._shards = plan.of_rank(self._shards, self._config.rank, self._config.world_size)
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in self._shards)
 
     def stop(self):
