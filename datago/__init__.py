@@ -2,10 +2,11 @@
 
 from datago._buckets import aspect_buckets
 from datago._sample import ImagePayload, LatentPayload, Sample
-from datago.client import DatagoClient, live_cleanup_threads
+from datago.client import DatagoClient
 from datago.dataset import DatagoIterDataset
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
+from datago.passes import live_cleanup_threads
 
 __all__ = [
     "DatagoClient",

@@ -24,8 +24,9 @@ from datago._pixels cimport (
     dg_scratch, dg_scratch_free, dg_size, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._ring cimport (
-    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_pop, ring_push,
+    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
 )
+from datago._progress cimport Progress
 from datago._sample cimport Item, Part, item_free, item_new, item_result
 from datago._sample import Failure
 from datago._threads cimport (
@@ -45,6 +46,7 @@ cdef struct Engine:
     dg_process_options options
     dg_bucket *buckets        # what options.buckets points at
     uint64_t max_file_bytes
+    bint ordered              # results leave in the order in which items were let in
     atomic_int stop           # decoders look at it between rows
     atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
     pthread_mutex_t lock      # guards what follows
@@ -131,7 +133,7 @@ cdef void *worker(void *argument) noexcept nogil:
     dg_thread_name("datago worker")
     while ring_pop(engine.work, &item, -1) == RING_OK:
         work_on(engine, tools, &scratch, <Item *>item)
-        if ring_push(engine.ready, item, -1) != RING_OK:
+        if hand_over(engine, <Item *>item) != RING_OK:
             leave_over(engine, <Item *>item)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
@@ -146,6 +148,11 @@ cdef void *worker(void *argument) noexcept nogil:
     pthread_cond_broadcast(&engine.changed)
     pthread_mutex_unlock(&engine.lock)
     return NULL
+
+
+cdef RingState hand_over(Engine *engine, Item *item) noexcept nogil:
+    # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
+    return ring_place(engine.ready, item, item.number) if engine.ordered else ring_push(engine.ready, item, -1)
 
 
 cdef void leave_over(Engine *engine, Item *item) noexcept nogil:
@@ -164,6 +171,7 @@ cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     while engine.credits <= 0 and not engine.stop:
         dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
     engine.credits -= 1
+    item.number = engine.seen
     engine.seen += 1
     pthread_mutex_unlock(&engine.lock)
     if ring_push(engine.work, item, -1) == RING_OK:
@@ -188,18 +196,21 @@ cdef class Pool:
     Args:
         threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
         work_capacity, ready_capacity: items the rings hold, at least 1.
-        limit: good samples after which the stream ends; failures do not count.
+        limit: good samples after which the stream ends, 0 or more; failures do not count.
         max_file_bytes: larger files are failures.
         image: a checked image_config (config.IMAGE has its keys).
+        progress: where the positions of all that `take` gives are marked.
+        ordered: results leave in the order of `submit`.
     """
 
     cdef Engine *engine
     cdef pthread_t *threads
     cdef int started
     cdef int pid
+    cdef Progress progress
 
     def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit,
-                  uint64_t max_file_bytes, image):
+                  uint64_t max_file_bytes, image, Progress progress not None, bint ordered):
         cdef int failed = 0
         cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
         self.pid = getpid()
@@ -218,6 +229,8 @@ cdef class Pool:
         engine.limit = engine.credits = limit
         self.set_options(image)
         engine.max_file_bytes = max_file_bytes
+        engine.ordered = ordered
+        self.progress = progress
         engine.alive = engine.working = threads
         while self.started < threads and failed == 0:
             failed = dg_thread_start(&self.threads[self.started], worker, engine)
@@ -343,6 +356,12 @@ cdef class Pool:
             engine.credits += 1  # a failure does not count towards the limit
             pthread_cond_broadcast(&engine.changed)
         pthread_mutex_unlock(&engine.lock)
+        if (<Item *>item).position >= 0:
+            try:
+                self.progress.mark((<Item *>item).position, (<Item *>item).position + 1)
+            except MemoryError:
+                item_free(<Item *>item)
+                raise
         return item_result(<Item *>item, convert)
 
     def stop(self):

@@ -2,6 +2,7 @@
 """The bounded ring buffer between two stages of the path (see _ring.pxd), and a Python face of it for tests and benches."""
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint64_t
 
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal,
@@ -61,14 +62,41 @@ cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
     return RING_OK
 
 
+cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogil:
+    cdef bint waited = False
+    pthread_mutex_lock(&ring.lock)
+    # passed - depth items have left, and the next one to leave has that number
+    while number >= ring.counts.passed - ring.counts.depth + ring.counts.capacity and not ring.closed:
+        if not waited:
+            waited = True
+            ring.counts.push_waits += 1
+        ring.pushers += 1
+        dg_cond_wait(&ring.not_full, &ring.lock, dg_now() + 3600)
+        ring.pushers -= 1
+    if ring.closed:
+        pthread_mutex_unlock(&ring.lock)
+        return RING_CLOSED
+    ring.slots[number % ring.counts.capacity] = item
+    ring.counts.depth += 1
+    ring.counts.passed += 1
+    ring.placed = True
+    if ring.poppers and ring.slots[ring.head] != NULL:
+        pthread_cond_signal(&ring.not_empty)
+    pthread_mutex_unlock(&ring.lock)
+    return RING_OK
+
+
 cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
     cdef double deadline = dg_now() + timeout if timeout > 0 else 0
     cdef bint waited = False
     pthread_mutex_lock(&ring.lock)
-    while ring.counts.depth == 0:
-        if ring.closed:
+    while ring.slots[ring.head] == NULL:
+        if ring.closed and ring.counts.depth == 0:
             pthread_mutex_unlock(&ring.lock)
             return RING_CLOSED
+        if ring.closed:  # before its turn: nobody will bring what is missing
+            ring.head = (ring.head + 1) % ring.counts.capacity
+            continue
         if not waited:
             waited = True
             ring.counts.pop_waits += 1
@@ -79,9 +107,15 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
         dg_cond_wait(&ring.not_empty, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
         ring.poppers -= 1
     item[0] = ring.slots[ring.head]
+    ring.slots[ring.head] = NULL
     ring.head = (ring.head + 1) % ring.counts.capacity
     ring.counts.depth -= 1
-    if ring.pushers:
+    if ring.placed:
+        if ring.pushers:
+            pthread_cond_broadcast(&ring.not_full)  # each waits for a number of its own
+        if ring.poppers and ring.slots[ring.head] != NULL:
+            pthread_cond_signal(&ring.not_empty)    # it came before its turn, when nobody was to be woken
+    elif ring.pushers:
         pthread_cond_signal(&ring.not_full)
     pthread_mutex_unlock(&ring.lock)
     return RING_OK
@@ -123,7 +157,7 @@ cdef class PyRing:
             raise MemoryError
 
     def __dealloc__(self):
-        cdef void *item
+        cdef void *item = NULL
         if self.ring == NULL:
             return
         ring_close(self.ring)
@@ -141,9 +175,20 @@ cdef class PyRing:
             Py_DECREF(item)
             raise RingClosed if state == RING_CLOSED else TimeoutError
 
+    def place(self, item, uint64_t number):
+        """Puts `item` in as number `number` (from 0) of the order in which they leave; waits outside the GIL until it is
+        less than `capacity` ahead. A ring is filled by `push` or by `place`, not by both. Raises RingClosed."""
+        cdef RingState state
+        Py_INCREF(item)
+        with nogil:
+            state = ring_place(self.ring, <void *>item, number)
+        if state != RING_OK:
+            Py_DECREF(item)
+            raise RingClosed
+
     def pop(self, double timeout=-1):
         """The oldest item; waits outside the GIL while empty. Raises TimeoutError after `timeout` seconds, RingClosed."""
-        cdef void *item
+        cdef void *item = NULL
         cdef RingState state
         with nogil:
             state = ring_pop(self.ring, &item, timeout)
@@ -191,7 +236,7 @@ cdef void *spin_push(void *argument) noexcept nogil:
 
 cdef void *spin_pop(void *argument) noexcept nogil:
     cdef Spin *shared = <Spin *>argument
-    cdef void *item
+    cdef void *item = NULL
     cdef size_t total = 0, mixed = 0
     while ring_pop(shared.ring, &item, -1) == RING_OK:
         for _ in range(shared.work):

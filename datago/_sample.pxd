@@ -3,6 +3,8 @@
 # An Item is one malloc with its parts and their strings behind it; item_free gives back everything it holds. It belongs
 # to exactly one of feeder, ring, worker and reader. `entry` and the buffers are Python's: whoever makes or frees an item
 # that has them holds the GIL. Workers never look at them.
+from libc.stdint cimport int64_t, uint64_t
+
 from datago._pixels cimport dg_error, dg_picture, dg_role
 
 cdef struct Part:
@@ -15,6 +17,8 @@ cdef struct Item:
     void *entry          # the Entry, owned; NULL: the first part is a file, and its path the id
     const char *name     # what a failure calls it
     dg_error error       # status DG_OK: good
+    int64_t position     # see _progress.pxd; negative: the source has none for it
+    uint64_t number      # in the order in which the pool let items in
     Item *next           # in the list of what stop() found between the rings
     int part_count
     Part parts[1]

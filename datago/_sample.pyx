@@ -312,13 +312,17 @@ cdef class Sample:
 
 
 cdef class Failure:
-    """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`."""
+    """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`.
+
+    `position` is that of an Entry.
+    """
 
     cdef readonly object name
     cdef readonly str reason, text
+    cdef public int64_t position
 
     def __init__(self, name, str reason, str text):
-        self.name, self.reason, self.text = name, reason, text
+        self.name, self.reason, self.text, self.position = name, reason, text, -1
 
     def __repr__(self):
         return f"<Failure {self.name!r}: {self.reason}: {self.text}>"
@@ -334,16 +338,20 @@ cdef class Entry:
         attributes: JSON text of an object.
         duplicate_state, tags, coca_embedding: as in Sample.
         latents: dict of str to bytes.
+
+    `position` is the sample's number in its epoch, as the source counts (see Progress), -1 until it says so.
     """
 
     cdef readonly object id, source, attributes, tags, coca_embedding, latents
     cdef readonly list images
     cdef readonly int duplicate_state
+    cdef public int64_t position
 
     def __init__(self, id, source, list images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
         self.id, self.source, self.images, self.attributes = id, source, images, attributes
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
+        self.position = -1
 
     def own(self):
         """Copies the images' bytes, which else keep alive whatever larger block they are a part of."""
@@ -372,18 +380,21 @@ def auto_convert(Sample sample):
 
 cdef Item *item_new(object entry) except NULL:
     cdef Item *item
-    if isinstance(entry, bytes):  # a path: the file source's samples, a hundred thousand a second
-        item = item_named(1, entry)
+    if isinstance(entry, tuple):  # a path: the file source's samples, a hundred thousand a second
+        item = item_named(1, (<tuple>entry)[0])
         item.parts[0].path = item.name
+        item.position = (<tuple>entry)[1]
     elif isinstance(entry, Entry):
         item = item_of_entry(entry)
+        item.position = (<Entry>entry).position
     elif isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
         item = item_named(0, os.fsencode((<Failure>entry).name))
         item.error.status = dg_status_find((<Failure>entry).reason.encode())
+        item.position = (<Failure>entry).position
         text = (<Failure>entry).text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
         memcpy(item.error.text, <const char *>text, len(text) + 1)
     else:
-        raise TypeError(f"a source yields paths (bytes), Entries and Failures, not {type(entry).__name__}")
+        raise TypeError(f"a source yields (path, position) pairs, Entries and Failures, not {type(entry).__name__}")
     return item
 
 
@@ -394,6 +405,7 @@ cdef Item *item_named(int parts, bytes name) except NULL:
     if item == NULL:
         raise MemoryError
     item.part_count = parts
+    item.position = -1
     item.name = <char *>&item.parts[parts]
     memcpy(<char *>item.name, <const char *>name, length)
     return item

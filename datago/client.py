@@ -1,95 +1,20 @@
-"""DatagoClient: one pass over a source after another. Lifetime, signals, forks, and what to do with failures."""
+"""DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
-import atexit
+import copy
 import logging
 import os
 import threading
-import weakref
 from collections import deque
 
-from datago import accounts
+from datago import accounts, ranks, resume
 from datago import config as configuration
-from datago._pool import Pool
 from datago._sample import Failure
 from datago.errors import SourceValueError, printable, sample_error
-from datago.sources import open_source
+from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 
 log = logging.getLogger("datago.client")
 
-STOP_GRACE = 0.5   # seconds that stop() waits for work in flight before a reaper takes over
-DROP_GRACE = 0.1   # the same when a client is dropped, or the interpreter ends
 FAILURES_KEPT = 16
-
-_reapers = set()  # threads that wait for a stopped pass to get out of a system call
-
-
-def live_cleanup_threads():
-    """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
-    return sum(reaper.is_alive() for reaper in list(_reapers))
-
-
-class _Pass:
-    """One run over the source: feeder thread, pool, and the way down. OPEN → CLOSING → CLOSED, by `close` alone."""
-
-    def __init__(self, config):
-        self.source = open_source(config)
-        self.source.open()
-        threads = configuration.worker_count(config.limit)
-        ready = config.samples_buffer_size
-        self.pool = Pool(threads, self.source.work_ahead, ready, config.limit, config.max_file_bytes, config.image_config)
-        if self.pool.thread_count < threads:
-            log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
-        self.error = None  # what ended the source, if it did not end by itself
-        self._lock = threading.Lock()
-        self._closed = False
-        self._feeder = threading.Thread(target=self._feed, name="datago feeder", daemon=True)
-        self._feeder.start()
-
-    def _feed(self):
-        try:
-            for batch in self.source.batches():
-                if not self.pool.submit(batch):
-                    break
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.pool.finish()
-
-    def close(self, grace):
-        """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
-        self.source.stop()
-        self.pool.stop()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._wait(grace):
-            return
-        log.warning("work is still in flight %.1f s after stop; a background thread waits for it", grace)
-        reaper = threading.Thread(target=self._reap, name="datago reaper", daemon=True)
-        try:
-            reaper.start()
-        except RuntimeError:  # the interpreter is on its way out: the process takes the threads along
-            return
-        _reapers.add(reaper)
-
-    def _wait(self, grace):
-        self._feeder.join(grace)
-        return self.pool.join(grace) and not self._feeder.is_alive()
-
-    def _reap(self):
-        while not self._wait(3600):
-            pass
-        _reapers.discard(threading.current_thread())
-
-
-_passes = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all():
-    for running in list(_passes):
-        running.close(DROP_GRACE)
 
 
 class DatagoClient:
@@ -108,6 +33,8 @@ class DatagoClient:
 
     def __init__(self, config):
         self._config = configuration.parse(config)
+        self._epoch, self._resumed = self._config.epoch, None
+        self._worker = 0, 1
         self._reset()
 
     def _reset(self):
@@ -133,10 +60,10 @@ class DatagoClient:
                 return
             self._failures.clear()
             self._last_failures.clear()
-            self._pass = _Pass(self._config)
+            self._pass = Pass(self._config, self._next_run())
+            self._resumed = None
             self._pid = os.getpid()
             self._ended = False
-            _passes.add(self._pass)
 
     def stop(self):
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
@@ -172,11 +99,61 @@ class DatagoClient:
     def __getstate__(self):
         if self._pass is not None:
             raise TypeError("a DatagoClient that was started cannot be pickled: pickle it before, or pickle its config")
-        return {"_config": self._config}
+        return self._settings()
+
+    def _settings(self):
+        """What makes another client that reads the same. The ranks are settled: a new process may not know them."""
+        config = copy.copy(self._config)
+        config.source_config = copy.copy(config.source_config)
+        source = config.source_config
+        source.rank, source.world_size = ranks.resolve(source.rank, source.world_size)
+        return {"_config": config, "_epoch": self._epoch, "_resumed": self._resumed, "_worker": self._worker}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._reset()
+
+    # ---- order ----
+
+    def set_epoch(self, epoch):
+        """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
+        if not configuration.TOP["epoch"][0][0](epoch):
+            raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
+        with self._lock:
+            self._epoch = epoch
+            if self._resumed is not None and self._resumed.epoch != epoch:
+                self._resumed = None
+
+    def state_dict(self):
+        """Where this client is in its epoch: what it handed out, not what it has prefetched. A small dict that JSON can write.
+
+        Taken before the first sample, or after set_epoch, it stands for the beginning; after the last one, for the end. Raises
+        SourceError where a source has no order that can be resumed.
+        """
+        with self._lock:
+            if self._resumed is None and self._pass is not None and not (self._ended and self._pass.run.epoch != self._epoch):
+                return self._pass.state()
+            run = self._next_run()
+            return run.state(self._config.source_type, 0, run.resume)
+
+    def load_state_dict(self, state):
+        """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under
+        way is ended.
+
+        Args:
+            state: what `state_dict` gave on this rank, or a list with those of all ranks: needed where their number has changed.
+
+        Raises:
+            ValueError: that is no such dict, or it does not fit the config or this rank.
+        """
+        run = resume.resume(state, self._config, *self._worker)
+        with self._lock:
+            if self._pass is not None:
+                self.stop()
+            self._resumed, self._epoch, self._pass, self._ended = run, run.epoch, None, False
+
+    def _next_run(self):
+        return self._resumed or resume.begin(self._config, self._epoch, *self._worker)
 
     # ---- reading ----
 
@@ -245,6 +222,11 @@ class DatagoClient:
         if running.error is not None:
             raise running.error
         counts = running.pool.counts()
+        if running.promised is not None and counts["delivered"] < running.promised:
+            raise SourceValueError(
+                f"{counts['delivered']} of the {running.promised} samples that uneven {self._config.uneven!r} promises of every rank "
+                f"could be had; {counts['failed']} failed, and there are no others in their place"
+            )
         if counts["delivered"] == 0 and counts["failed"]:
             last = self._last_failures[-1]
             raise SourceValueError(

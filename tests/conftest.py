@@ -8,7 +8,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from datago import DatagoClient, SampleError
+from datago import DatagoClient, SampleError, resume
+from datago import config as configuration
+from datago._progress import Progress
+from datago.sources import open_source
 
 
 def photo(width, height, seed=0):
@@ -51,6 +54,16 @@ def read(config, timeout=20):
         stats = client.stats()
     check_accounts(stats)
     return samples, stats
+
+
+def opened(config, state=None):
+    """A source alone, opened, without a client."""
+    parsed = configuration.parse(config)
+    run = resume.resume(state, parsed) if state else resume.begin(parsed, parsed.epoch)
+    run.draw()
+    source = open_source(parsed, run, Progress())
+    source.open()
+    return source
 
 
 def check_accounts(stats):

@@ -84,8 +84,9 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
     """A fifo in the tree's place cannot stall us, so a source that stalls is made: the real pool, fed by nobody."""
     from datago import config as parsing
     from datago._pool import Pool
+    from datago._progress import Progress
 
-    pool = Pool(1, 4, 4, 100, 2**30, parsing.parse(config(tmp_path)).image_config)
+    pool = Pool(1, 4, 4, 100, 2**30, parsing.parse(config(tmp_path)).image_config, Progress(), False)
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)
@@ -100,7 +101,7 @@ def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):
     from datago.sources.files import FileSource
 
     def dying(self):
-        yield [os.fsencode(folder / "d0" / "000.jpg"), os.fsencode(folder / "d0" / "003.jpg")]
+        yield [(os.fsencode(folder / "d0" / name), -1) for name in ("000.jpg", "003.jpg")]
         raise SourceError("the disk is gone")
 
     monkeypatch.setattr(FileSource, "batches", dying)

@@ -10,14 +10,12 @@ import threading
 import time
 
 import pytest
-from conftest import check_accounts, jpeg, read
+from conftest import check_accounts, jpeg, opened, read
 
 serving = pytest.importorskip("serving", reason="needs the packages of datago[serve]")
 from serving import COUNT, TOKEN, make_album, numbers, serve  # noqa: E402
 
 from datago import DatagoClient, SourceError  # noqa: E402
-from datago import config as configuration  # noqa: E402
-from datago.sources import open_source  # noqa: E402
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -133,7 +131,7 @@ def test_samples_without_images(server):
 
 
 def test_a_walk_from_an_id(server):
-    source = open_source(configuration.parse(config(server)))
+    source = opened(config(server))
     source.__init__(source._config, after_id="im-044")
     source.open()
     entries = [entry.id for batch in source.batches() for entry in batch]

@@ -35,14 +35,14 @@ def test_one_module_knows_the_network_library():
     assert {p.name for p in PACKAGE.rglob("*.py") if "datago._fetch" in imports(p)} <= {"api.py", "db.py", "pages.py"}
 
 
-def test_only_the_client_knows_the_pool():
-    users = {p.name for p in PACKAGE.rglob("*.py") if "datago._pool" in imports(p)}
-    assert users == {"client.py"}
+def test_only_a_pass_knows_the_pool_and_only_the_client_a_pass():
+    assert {p.name for p in PACKAGE.rglob("*.py") if "datago._pool" in imports(p)} == {"passes.py"}
+    assert {p.name for p in PACKAGE.rglob("*.py") if "datago.passes" in imports(p)} == {"client.py", "__init__.py"}
 
 
 def test_sources_know_neither_client_nor_pool_and_the_plan_knows_nobody():
     for path in (PACKAGE / "sources").glob("*.py"):
-        assert not imports(path) & {"datago.client", "datago._pool", "datago.dataset"}, path
+        assert not imports(path) & {"datago.client", "datago.passes", "datago._pool", "datago.dataset"}, path
     assert not imports(PACKAGE / "plan.py")
 
 

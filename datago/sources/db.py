@@ -4,7 +4,7 @@ import logging
 import os
 from collections import deque
 
-from datago import config as configuration
+from datago import environment
 from datago._fetch import Fetcher
 from datago._sample import Failure
 from datago.errors import SourceValueError
@@ -77,7 +77,11 @@ class DbSource:
         self._downloading = 0  # urls in the fetcher
         self._unfinished = 0  # samples that wait for one
         self._ids, self._last_ids = set(), set()  # of this page and of the one before
+        self.target = None
         self.skipped = {}
+
+    def state(self):
+        return None
 
     def open(self):
         config = self._config
@@ -86,7 +90,7 @@ class DbSource:
         for name, value in (("api_url", url), ("api_key", key)):
             if not value.strip():
                 raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
-        attempts = configuration.attempts()
+        attempts = environment.attempts()
         api = Api(url.strip(), key, config.user_agent, config.page_timeout, attempts)
         params = parameters(config, self._after_id)
         self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + SPARE))
@@ -102,7 +106,7 @@ class DbSource:
     def batches(self):
         config = self._config
         self._fetcher = Fetcher(
-            config.max_connections, config.read_timeout, configuration.attempts(), config.user_agent,
+            config.max_connections, config.read_timeout, environment.attempts(), config.user_agent,
             config.max_file_bytes,
             self._capacity, _ca_file(),
         )  # fmt: skip

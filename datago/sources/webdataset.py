@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 
 from datago import plan
-from datago.config import attempts
+from datago.environment import attempts
 from datago._sample import Entry, Failure
 from datago.errors import SourceValueError
 from datago.sources import urls
@@ -40,7 +40,11 @@ class WebDatasetSource:
         self._batches = deque()
         self._readers = 0
         self._error = None
+        self.target = None
         self.skipped = {}
+
+    def state(self):
+        return None
 
     def open(self):
         """Raises SourceError where the url names no shard at all."""
@@ -50,7 +54,7 @@ class WebDatasetSource:
             log.warning("%d shards for %d ranks: every rank reads every shard and takes its part of the samples",
                         len(self._shards), self._config.world_size)
         else:
-            self._shards = plan.of_rank(self._shards, self._config.rank, self._config.world_size)
+            self._shards = [self._shards[i] for i in plan.share(len(self._shards), self._config.rank, self._config.world_size)]
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in self._shards)
 
     def stop(self):
