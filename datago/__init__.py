@@ -3,7 +3,6 @@
 from datago._buckets import aspect_buckets
 from datago._sample import ImagePayload, LatentPayload, Sample
 from datago.client import DatagoClient
-from datago.dataset import DatagoIterDataset
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.passes import live_cleanup_threads
@@ -21,3 +20,11 @@ __all__ = [
     "initialize_logging",
     "live_cleanup_threads",
 ]
+
+
+def __getattr__(name):
+    if name == "DatagoIterDataset":  # it is torch's where torch is installed, and that takes seconds to import
+        from datago.dataset import DatagoIterDataset
+
+        return DatagoIterDataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

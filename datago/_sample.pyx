@@ -252,6 +252,10 @@ cdef class ImagePayload:
             raise ValueError("this sample has no image")
         return 0
 
+    def __reduce__(self):
+        about = {name: getattr(self, name) for name in PAYLOAD}
+        return payload_again, (bytes(self.data), about)
+
     def __array__(self, dtype=None, copy=None):
         array = self.to_numpy_array()
         if dtype is not None and array.dtype != dtype:
@@ -272,6 +276,18 @@ cdef class ImagePayload:
     def __repr__(self):
         kind = "encoded" if self.is_encoded else f"{self.channels} x {self.bit_depth} bits"
         return f"<ImagePayload {self.width} x {self.height}, {kind}>" if self else "<ImagePayload, no image>"
+
+
+PAYLOAD = ("original_height", "original_width", "height", "width", "channels", "bit_depth", "is_encoded")
+
+
+def payload_again(data, about):
+    """An ImagePayload out of a pickle: the pixels are copied."""
+    payload = ImagePayload()
+    for name, value in about.items():
+        setattr(payload, name, value)
+    payload.data = bytearray(data)  # writable, as it was
+    return payload
 
 
 cdef class LatentPayload:

@@ -8,9 +8,11 @@ from collections import deque
 
 from datago import accounts, ranks, resume
 from datago import config as configuration
+from datago._progress import Progress
 from datago._sample import Failure
 from datago.errors import SourceValueError, printable, sample_error
 from datago.passes import DROP_GRACE, STOP_GRACE, Pass
+from datago.sources import open_source
 
 log = logging.getLogger("datago.client")
 
@@ -114,6 +116,29 @@ class DatagoClient:
         self._reset()
 
     # ---- order ----
+
+    @property
+    def epoch(self):
+        """The epoch of the next pass."""
+        return self._epoch
+
+    @property
+    def config(self):
+        """The checked configuration, with its defaults: a namespace, to be read only."""
+        return self._config
+
+    def count(self):
+        """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
+        A folder is listed for that. Raises SourceError."""
+        source = open_source(self._config, resume.begin(self._config, self._epoch, *self._worker), Progress())
+        source.open()
+        return source.count()
+
+    def part(self, worker, workers):
+        """Another client, not started, that gives part `worker` of `workers` of this one's samples."""
+        client = DatagoClient.__new__(DatagoClient)
+        client.__setstate__({**self._settings(), "_worker": (worker, workers)})
+        return client
 
     def set_epoch(self, epoch):
         """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
@@ -221,6 +246,7 @@ class DatagoClient:
         running.close(STOP_GRACE)
         if running.error is not None:
             raise running.error
+        running.ended = True
         counts = running.pool.counts()
         if running.promised is not None and counts["delivered"] < running.promised:
             raise SourceValueError(

@@ -45,6 +45,7 @@ class Pass:
         if self.pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
         self.error = None  # what ended the source, if it did not end by itself
+        self.ended = False  # the reader was told that this is the end
         self._lock = threading.Lock()
         self._closed = False
         self._feeder = threading.Thread(target=self._feed, name="datago feeder", daemon=True)
@@ -63,7 +64,7 @@ class Pass:
 
     def state(self):
         """The state dict of this moment."""
-        return self.run.state(self._source_type, self.pool.counts()["delivered"], self.source.state())
+        return self.run.state(self._source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace):
         """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""

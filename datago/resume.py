@@ -58,11 +58,11 @@ class Run:
         """How many more good samples the config's `limit` allows this stream."""
         return min(MOST, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
-    def state(self, source_type, delivered, source):
-        """The state after `delivered` more samples; `source` is what Source.state gives."""
+    def state(self, source_type, delivered, source, ended=False):
+        """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
         values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered}
         del values["resume"]
-        return {"version": VERSION, "source_type": source_type, **values, "source": source}
+        return {"version": VERSION, "source_type": source_type, **values, "ended": ended, "source": source}
 
 
 def begin(config, epoch, worker=0, workers=1):
@@ -81,7 +81,7 @@ def resume(states, config, worker=0, workers=1):
     Raises:
         ValueError: not such a dict, or one that does not fit the config or this rank; the text says what does not.
     """
-    states = _checked(states if isinstance(states, list | tuple) else [states], config)
+    states = checked(states, config)
     now, first = begin(config, states[0]["epoch"], worker, workers), states[0]
     if (first["world_size"], first["workers"]) == (now.world_size, now.workers):
         own = [s for s in states if (s["rank"], s["worker"]) == (now.rank, now.worker)]
@@ -122,8 +122,9 @@ def _restriped(states, now, config):
     return run
 
 
-def _checked(states, config):
-    """The states, copied and found to be of one kind, and of the config's."""
+def checked(states, config):
+    """The states, a list, copied and found to be of one kind, and of the config's. Raises ValueError."""
+    states = states if isinstance(states, list | tuple) else [states]
     if not states:
         raise ValueError("state: got an empty list")
     found = []
@@ -132,7 +133,7 @@ def _checked(states, config):
             raise ValueError(f"state: wanted what state_dict gave (version {VERSION}), got {state!r:.80}")
         try:
             state = json.loads(json.dumps(state))
-            if not all(isinstance(state[name], int) for name in NUMBERS) or not isinstance(state["source"], dict | None):
+            if not all(isinstance(state[name], int) for name in (*NUMBERS, "ended")) or not isinstance(state["source"], dict | None):
                 raise TypeError
             found.append(state)
         except (KeyError, TypeError, ValueError):

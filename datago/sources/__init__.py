@@ -12,7 +12,7 @@ A Source is made of a namespace with the checked `source_config` and what the cl
 
     work_ahead  how many entries may wait for a worker.
     target      set by `open`: how many good samples this stream promised, so that ranks have equal counts; None: no such promise.
-    count()     how many samples the stream has, if none fails; only where that can be known.
+    count()     how many samples the stream has, if none fails; None where that is not known. After `open`.
 
 An entry is a pair of the path (bytes) of an image file and its position, an Entry (a sample's fields and the bytes of its
 images), or a Failure for what the source itself could not read. A position is the number of a sample in its stream, the same

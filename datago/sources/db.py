@@ -83,6 +83,9 @@ class DbSource:
     def state(self):
         return None
 
+    def count(self):
+        return None
+
     def open(self):
         config = self._config
         url = config.api_url or os.environ.get("DATAROOM_API_URL", "")

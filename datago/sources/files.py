@@ -24,7 +24,7 @@ class FileSource:
     def __init__(self, config):
         self._config = config
         self._stopped, self._tree, self._listing = False, None, None
-        self._walked = 0, 0  # how many paths were seen so far, and their checksum
+        self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
         self._failures = []  # folders that the listing could not read
         self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
         for begin, end in config.resume["done"] if config.resume else ():
@@ -41,7 +41,6 @@ class FileSource:
             log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(self._listing))
 
     def count(self):
-        """How many samples this stream has, if none fails."""
         if self._listing is None:
             self._list()
         return len(self._numbers)
@@ -52,8 +51,8 @@ class FileSource:
             self._tree.stopped = True
 
     def state(self):
-        """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, and their checksum;
-        `phases` (see plan.remaining)."""
+        """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, their checksum,
+        and whether there may not be more of them; `phases` (see plan.remaining)."""
         if self._walked[0] == 0:
             return self._config.resume
         return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
@@ -73,7 +72,7 @@ class FileSource:
                 yield [step]
                 continue
             crc = checksum(step, crc)
-            self._walked = found + len(step), crc
+            self._walked = found + len(step), crc, False
             first = (stream - found) % streams
             position = (found + first) // streams
             own = step[first::streams]
@@ -109,7 +108,8 @@ class FileSource:
             else:
                 listing.add(step)
         self._listing = listing
-        self._walked = len(listing), listing.checksum(len(listing))
+        fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
+        self._walked = len(listing), listing.checksum(len(listing)), fixed
         self._numbers = self._own(self._order(len(listing)))
         if not self._stopped:
             if config.resume:
@@ -132,12 +132,10 @@ class FileSource:
             own = own[plan.permutation(len(own), plan.key(config.seed, config.epoch))]
         return own
 
-    def _check_unchanged(self, count, crc):
-        """Positions mean something only in the listing that they were made for; where nothing was shuffled it may have grown at
-        its end."""
+    def _check_unchanged(self, count, crc, fixed):
+        """Positions mean something only in the listing that they were made for."""
         now = len(self._listing)
-        whole = self._config.random_sampling or self._config.uneven != "keep" or self._phases
-        if count > now or whole and count < now or self._listing.checksum(count) != crc:
+        if count > now or fixed and count < now or self._listing.checksum(count) != crc:
             root = os.fsdecode(self._config.root_path)
             raise SourceValueError(
                 f"root_path: what is below {root!r} has changed since the state was taken ({count} images then, {now} now): it "

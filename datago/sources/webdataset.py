@@ -46,6 +46,9 @@ class WebDatasetSource:
     def state(self):
         return None
 
+    def count(self):
+        return None
+
     def open(self):
         """Raises SourceError where the url names no shard at all."""
         self._shards = urls.shard_urls(self._config.url, **self._options)
