@@ -96,6 +96,7 @@ setup(
     ext_modules=[
         module("_progress"),
         module("_ring"),
+        module("_batch", ["src_c/status.c", "src_c/image.c", *glob.glob("src_c/place*.c")]),
         module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
         module("_tar"),
         module("_tar_walk"),

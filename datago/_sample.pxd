@@ -5,7 +5,7 @@
 # that has them holds the GIL. Workers never look at them.
 from libc.stdint cimport int64_t, uint64_t
 
-from datago._pixels cimport dg_error, dg_picture, dg_role
+from datago._pixels cimport dg_buffer, dg_error, dg_picture, dg_role
 
 cdef struct Part:
     dg_role role         # the first part decides the bucket
@@ -13,7 +13,11 @@ cdef struct Part:
     Py_buffer data       # the bytes themselves
     dg_picture picture   # the result
 
+cdef struct Batch
+
 cdef struct Item:
+    Batch *batch         # where it has its place; of an item without parts: what it carries
+    int place
     void *entry          # the Entry, owned; NULL: the first part is a file, and its path the id
     const char *name     # what a failure calls it
     dg_error error       # status DG_OK: good
@@ -23,6 +27,17 @@ cdef struct Item:
     int part_count
     Part parts[1]
 
+cdef struct Batch:
+    int width, height, taken, filled   # places that were given out, and those that are written
+    bint closed                        # no more of them will be given out
+    bint dropped                       # it did not get full, and was to be full
+    size_t stride                      # bytes of one picture
+    dg_buffer memory                   # all of them, one after the other
+    Batch *next                        # in the list of open ones
+    Item *carrier                      # what goes through the ready ring
+    Item *items[1]                     # in their places
+
 cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/__init__.py
-cdef void item_free(Item *item) noexcept
-cdef object item_result(Item *item, bint convert)  # a Sample, its dict if `convert`, or a Failure; frees `item`
+cdef void item_free(Item *item) noexcept       # with the batch that it carries
+cdef void batch_free(Batch *batch) noexcept    # with its carrier and items
+cdef object item_result(Item *item, bint convert)  # a Sample, its dict if `convert`, a Failure or a SampleBatch; frees `item`

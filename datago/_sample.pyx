@@ -327,6 +327,22 @@ cdef class Sample:
         return f"<Sample {self.id!r} from {self.source!r}: {self.image!r}>"
 
 
+cdef class SampleBatch:
+    """Samples of one bucket, as the pool gives them; datago.batches makes tensors of it.
+
+    Attributes:
+        width, height: pixels, of every picture.
+        pixels: bytes, writable: the pictures one after the other, as the placement has them; there may be room for more behind them.
+        samples: list of Sample, in their order in `pixels`; their `image` is empty but for its original size.
+        dropped: it did not get full, and `remainder` is "drop".
+    """
+
+    cdef readonly int width, height
+    cdef readonly bint dropped
+    cdef readonly PixelBuffer pixels
+    cdef readonly list samples
+
+
 cdef class Failure:
     """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`.
 
@@ -445,12 +461,25 @@ cdef Item *item_of_entry(Entry entry) except NULL:
 
 cdef void item_free(Item *item) noexcept:
     cdef int i
+    if item.part_count == 0 and item.batch != NULL:
+        batch_free(item.batch)
+        return
     for i in range(item.part_count):
         dg_image_free(&item.parts[i].picture.image)
         PyBuffer_Release(&item.parts[i].data)
     if item.entry != NULL:
         Py_DECREF(<object>item.entry)
     PyMem_RawFree(item)
+
+
+cdef void batch_free(Batch *batch) noexcept:
+    cdef int i
+    for i in range(batch.taken):
+        if batch.items[i] != NULL:
+            item_free(batch.items[i])
+    dg_buffer_free(&batch.memory)
+    PyMem_RawFree(batch.carrier)
+    PyMem_RawFree(batch)
 
 
 cdef ImagePayload payload_of(dg_picture *picture):
@@ -472,6 +501,8 @@ cdef object item_result(Item *item, bint convert):
     cdef Entry entry
     cdef int i
     try:
+        if item.part_count == 0 and item.batch != NULL:
+            return batch_result(item.batch)
         if item.error.status != DG_OK:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
@@ -497,6 +528,20 @@ cdef object item_result(Item *item, bint convert):
         return auto_convert(sample) if convert else sample
     finally:
         item_free(item)
+
+
+cdef SampleBatch batch_result(Batch *batch):
+    cdef SampleBatch result = SampleBatch.__new__(SampleBatch)
+    cdef Item *item
+    cdef int i
+    result.width, result.height, result.dropped = batch.width, batch.height, batch.dropped
+    result.samples = []
+    for i in range(batch.taken):
+        item = batch.items[i]
+        batch.items[i] = NULL  # item_result frees it
+        result.samples.append(item_result(item, False))
+    result.pixels = adopt(&batch.memory)
+    return result
 
 
 cdef int place_image(Sample sample, role, name, ImagePayload image) except -1:

@@ -37,6 +37,7 @@ def choice(*names):
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
 PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
+PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
 URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
@@ -59,6 +60,14 @@ class Secret(str):
 def _is_colour(value):
     level = integer(0, 255)[0]
     return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
+
+
+def _is_pair(value, check):
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(check, value))
+
+
+def _is_range(value):
+    return _is_pair(value, number(0)[0]) and value[0] <= value[1]
 
 
 # section: {key: (check and what it wants, default)}
@@ -110,6 +119,12 @@ SOURCES = {
     },
 }
 SECRETS = {"api_key"}
+SIDE = integer(1, 2**16)
+RESIZED = {
+    "size": (((lambda value: SIDE[0](value) or _is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
+    "scale": (((lambda value: _is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
+    "ratio": (((lambda value: _is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
+}
 IMAGE = {
     "crop_and_resize": (BOOL, False),
     "default_image_size": (integer(0, 2**16), 0),
@@ -117,6 +132,9 @@ IMAGE = {
     "min_aspect_ratio": (number(0), 0),
     "max_aspect_ratio": (number(0), 0),
     "resize_mode": (choice("fast", "exact"), "fast"),
+    "random_crop": (BOOL, False),
+    "random_resized_crop": (((lambda value: isinstance(value, dict) or SIDE[0](value)), "a side in pixels, or an object"), None),
+    "horizontal_flip": (PROBABILITY, 0),
     "mask_resample": (choice("lanczos", "nearest"), "lanczos"),
     "image_to_rgb8": (BOOL, False),
     "background": (COLOUR, 128),
@@ -134,6 +152,7 @@ DEAD = {
     "config": {"prefetch_buffer_size", "num_threads", "max_connections", "rank", "world_size", "image_transform"},
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
+    "image_config.random_resized_crop": set(),
 }
 
 
@@ -162,6 +181,7 @@ def parse(config):
     _check_image(top.image_config)
     _settle_ranks(top.source_config)
     _settle_order(top)
+    top.batch = None  # see batches.py
     return top
 
 
@@ -194,6 +214,13 @@ def _settle_order(top):
 def _check_image(image):
     if isinstance(image.background, int):
         image.background = [image.background] * 3
+    if image.random_resized_crop is not None:
+        given = image.random_resized_crop
+        resized = _section("image_config.random_resized_crop", given if isinstance(given, dict) else {"size": given}, RESIZED)
+        resized.size = [resized.size] * 2 if isinstance(resized.size, int) else list(resized.size)
+        image.random_resized_crop = resized
+        if image.crop_and_resize:
+            raise ValueError("image_config.random_resized_crop: wanted either that or crop_and_resize, got both")
     if not image.crop_and_resize:
         return
     for key in ("default_image_size", "downsampling_ratio", "min_aspect_ratio", "max_aspect_ratio"):
