@@ -94,6 +94,7 @@ def module(name, sources=()):
 setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
+        module("_folder"),
         module("_progress"),
         module("_ring"),
         module("_batch", ["src_c/status.c", "src_c/image.c", *glob.glob("src_c/place*.c")]),

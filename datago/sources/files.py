@@ -4,9 +4,10 @@ import logging
 import os
 
 from datago import plan
+from datago._folder import IMAGES
 from datago._sample import Failure
 from datago.errors import SourceValueError
-from datago.sources.tree import BATCH, SUFFIXES, Listing, Tree, checksum
+from datago.sources.tree import BATCH, Listing, Tree, checksum
 
 log = logging.getLogger("datago.source")
 
@@ -145,8 +146,7 @@ class FileSource:
     def _check_not_empty(self, found):
         config, root = self._config, os.fsdecode(self._config.root_path)
         if found == 0:
-            suffixes = " ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise SourceValueError(f"root_path: no images below {root!r} (looked for {suffixes})")
+            raise SourceValueError(f"root_path: no images below {root!r} (looked for {' '.join(sorted(IMAGES))})")
         if plan.total(found, config.world_size, config.uneven) <= config.rank:
             raise SourceValueError(
                 f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"

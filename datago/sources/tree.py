@@ -8,17 +8,17 @@ from array import array
 from bisect import bisect
 from itertools import accumulate
 
+from datago._folder import Folder
 from datago._sample import Failure
 from datago.errors import source_os_error
 
-SUFFIXES = frozenset(b"jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
 BATCH = 512  # paths that a walk gives at once
 
 
 class Tree:
     """The images below `root` (a folder or one file, bytes).
 
-    Images are regular files, or symlinks to such, whose name ends in a dot and one of SUFFIXES, in any case. Names that begin
+    Images are regular files, or symlinks to such, whose name ends in a dot and one of IMAGES (see _folder), in any case. Names that begin
     with a dot are passed over, and symlinks to folders are not followed; both are counted in `skipped`.
     """
 
@@ -70,28 +70,25 @@ class Tree:
             yield failure
 
     def _list(self, prefix):
-        names, folders, path = [], [], self.base + prefix
+        """(images' names, subfolders' names with a slash, the Failure to read the folder or its rest)."""
+        names, folders, path, failure = [], [], self.base + prefix, None
+        folder = None
         try:
-            with os.scandir(path) as listing:
-                for entry in listing:
-                    name = entry.name
-                    if name.startswith(b"."):
-                        self._skip("hidden")
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.append(name + b"/")
-                    elif name.rpartition(b".")[2].lower() in SUFFIXES and b"." in name:
-                        names.append(name)
-                    elif entry.is_symlink() and entry.is_dir():
-                        self._skip("symlink to a folder")
-                    if self.stopped:
-                        break
+            folder = Folder(path)
+            while not self.stopped and (chunk := folder.read()) is not None:
+                names += chunk[0]
+                folders += [name + b"/" for name in chunk[1]]
         except OSError as error:
             reason = "not_found" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "io"
-            return names, folders, Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno)}")
-        return names, folders, None
+            failure = Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno)}")
+        if folder is not None:
+            self._skip("hidden", folder.hidden)
+            self._skip("symlink to a folder", folder.links)
+        return names, folders, failure
 
-    def _skip(self, reason):
-        self._skipped[reason] = self._skipped.get(reason, 0) + 1
+    def _skip(self, reason, count):
+        if count:
+            self._skipped[reason] = self._skipped.get(reason, 0) + count
 
 
 class Listing:
