@@ -8,6 +8,7 @@ from datago.log import initialize_logging
 from datago.passes import live_cleanup_threads
 
 __all__ = [
+    "DatagoBatchDataset",
     "DatagoClient",
     "DatagoError",
     "DatagoIterDataset",
@@ -22,9 +23,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
-    if name == "DatagoIterDataset":  # it is torch's where torch is installed, and that takes seconds to import
-        from datago.dataset import DatagoIterDataset
+# They are torch's where torch is installed, and that takes seconds to import.
+_LAZY = {"DatagoBatchDataset": "datago.batches", "DatagoIterDataset": "datago.dataset"}
 
-        return DatagoIterDataset
+
+def __getattr__(name):
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -197,6 +197,10 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
 
 cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:
     cdef Item *out = NULL
+    cdef void *item
+    while batcher.turns != NULL and ring_pop(batcher.turns, &item, 0) == RING_OK:  # after a stop: what waited for its turn
+        (<Item *>item).next = left[0]
+        left[0] = <Item *>item
     pthread_mutex_lock(&batcher.lock)
     close_all(batcher, &out)
     pthread_mutex_unlock(&batcher.lock)

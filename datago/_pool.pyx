@@ -2,6 +2,7 @@
 """The worker pool: native threads between two rings, outside the GIL but for formats that only Pillow knows.
 
     feeder: submit ──► work ring ──► worker: read → process → hand over ──► ready ring ──► take: reader
+                                                              └► its place in a batch ──┘
 
 A pool lives once: it is born running; `finish` (no more input) or `stop` (no more anything) ends it; `join` says when the last
 thread has left. What is still inside then is freed with the pool.
@@ -17,6 +18,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from posix.unistd cimport getpid
 
+from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_new, batcher_stop
 from datago._pixels cimport (
     DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
     DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_error, dg_fail, dg_file_read, dg_format,
@@ -27,7 +29,7 @@ from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
 )
 from datago._progress cimport Progress
-from datago._sample cimport Item, Part, item_free, item_new, item_result
+from datago._sample cimport Batch, Item, Part, item_free, item_new, item_result
 from datago._sample import Failure
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
@@ -47,6 +49,9 @@ cdef struct Engine:
     dg_bucket *buckets        # what options.buckets points at
     uint64_t max_file_bytes
     bint ordered              # results leave in the order in which items were let in
+    Batcher *batcher          # NULL: samples leave one by one
+    uint64_t seed, epoch      # of what is drawn for each sample
+    size_t base               # leading bytes of a path that say only where the folder lies
     atomic_int stop           # decoders look at it between rows
     atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
     pthread_mutex_t lock      # guards what follows
@@ -56,7 +61,7 @@ cdef struct Engine:
     bint joined
     int64_t limit             # good samples wanted
     int64_t credits           # how many more items may be let in before that many good ones could come of it
-    uint64_t seen, delivered, failed, skipped, damaged
+    uint64_t seen, delivered, failed, skipped, dropped, damaged  # skipped: by stop; dropped: with batches that did not get full
     Item *left_over
 
 
@@ -129,38 +134,44 @@ cdef void *worker(void *argument) noexcept nogil:
     cdef dg_worker *tools = dg_worker_new(engine.heap)
     cdef dg_scratch scratch = dg_scratch(NULL, 0)
     cdef void *item
+    cdef Item *left = NULL
     cdef bint last
     dg_thread_name("datago worker")
     while ring_pop(engine.work, &item, -1) == RING_OK:
         work_on(engine, tools, &scratch, <Item *>item)
-        if hand_over(engine, <Item *>item) != RING_OK:
-            leave_over(engine, <Item *>item)
+        hand_over(engine, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
     pthread_mutex_lock(&engine.lock)
     engine.working -= 1
     last = engine.working == 0
     pthread_mutex_unlock(&engine.lock)
+    if last and engine.batcher != NULL:
+        batcher_flush(engine.batcher, &left)
     if last:
         ring_close(engine.ready)
     pthread_mutex_lock(&engine.lock)
+    while left != NULL:  # the rings were closed: kept for whoever frees the pool with the GIL held
+        item = left
+        left = left.next
+        (<Item *>item).next = engine.left_over
+        engine.left_over = <Item *>item
     engine.alive -= 1
     pthread_cond_broadcast(&engine.changed)
     pthread_mutex_unlock(&engine.lock)
     return NULL
 
 
-cdef RingState hand_over(Engine *engine, Item *item) noexcept nogil:
+cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
+    cdef RingState state
+    if engine.batcher != NULL:
+        batcher_add(engine.batcher, item, left)
+        return
     # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
-    return ring_place(engine.ready, item, item.number) if engine.ordered else ring_push(engine.ready, item, -1)
-
-
-cdef void leave_over(Engine *engine, Item *item) noexcept nogil:
-    """The rings are closed: keep the item for whoever frees the pool with the GIL held."""
-    pthread_mutex_lock(&engine.lock)
-    item.next = engine.left_over
-    engine.left_over = item
-    pthread_mutex_unlock(&engine.lock)
+    state = ring_place(engine.ready, item, item.number) if engine.ordered else ring_push(engine.ready, item, -1)
+    if state != RING_OK:
+        item.next = left[0]
+        left[0] = item
 
 
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
@@ -182,10 +193,14 @@ cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     return False
 
 
+cdef int samples_of(Item *item) noexcept nogil:
+    return item.batch.taken if item.part_count == 0 and item.batch != NULL else 1
+
+
 cdef void discard(Engine *engine, Item *item) noexcept:
     """An item that stop() found on its way."""
     pthread_mutex_lock(&engine.lock)
-    engine.skipped += 1
+    engine.skipped += samples_of(item)
     pthread_mutex_unlock(&engine.lock)
     item_free(item)
 
@@ -201,6 +216,9 @@ cdef class Pool:
         image: a checked image_config (config.IMAGE has its keys).
         progress: where the positions of all that `take` gives are marked.
         ordered: results leave in the order of `submit`.
+        seed, epoch: of what is drawn for each sample, 64 bits each.
+        base: leading bytes of paths that say only where the folder lies: names count without them when something is drawn.
+        batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting.
     """
 
     cdef Engine *engine
@@ -210,7 +228,8 @@ cdef class Pool:
     cdef Progress progress
 
     def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit,
-                  uint64_t max_file_bytes, image, Progress progress not None, bint ordered):
+                  uint64_t max_file_bytes, image, Progress progress not None, bint ordered, uint64_t seed=0, uint64_t epoch=0,
+                  size_t base=0, batch=None):
         cdef int failed = 0
         cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
         self.pid = getpid()
@@ -230,7 +249,13 @@ cdef class Pool:
         self.set_options(image)
         engine.max_file_bytes = max_file_bytes
         engine.ordered = ordered
+        engine.seed, engine.epoch, engine.base = seed, epoch, base
         self.progress = progress
+        if batch is not None:
+            engine.batcher = batcher_new(engine.heap, engine.ready, max(work_capacity, 2 * threads) if ordered else 0)
+            if engine.batcher == NULL:
+                raise MemoryError
+            self.set_batches(batch)
         engine.alive = engine.working = threads
         while self.started < threads and failed == 0:
             failed = dg_thread_start(&self.threads[self.started], worker, engine)
@@ -264,6 +289,22 @@ cdef class Pool:
                 raise ValueError(error.text.decode())
             options.buckets = self.engine.buckets
 
+    cdef set_batches(self, batch):
+        cdef Batcher *batcher = self.engine.batcher
+        cdef double[3] mean, std
+        cdef dg_error error
+        for i in range(batch.channels):
+            mean[i], std[i] = batch.mean[i], batch.std[i]
+        if dg_placement_set(
+            &batcher.placement, DG_LAYOUT_NCHW if batch.layout == "NCHW" else DG_LAYOUT_NHWC,
+            {"uint8": DG_DTYPE_UINT8, "float16": DG_DTYPE_FLOAT16, "bfloat16": DG_DTYPE_BFLOAT16, "float32": DG_DTYPE_FLOAT32}[batch.dtype],
+            batch.channels, mean, std, &error,
+        ) != DG_OK:
+            raise ValueError(f"mean, std: {error.text.decode()}")
+        batcher.size, batcher.drop, batcher.most_waiting = batch.size, batch.drop, batch.most_waiting
+        batcher.limit = self.engine.limit
+        self.engine.options.to_be_placed = True
+
     def __dealloc__(self):
         cdef Engine *engine = self.engine
         if engine == NULL or self.pid != getpid():
@@ -272,6 +313,7 @@ cdef class Pool:
             self.stop()
             if not self.join(0):
                 return  # a thread is still inside, in a system call that does not come back: its memory must stay
+        batcher_free(engine.batcher)
         ring_free(engine.work)
         ring_free(engine.ready)
         dg_heap_free(engine.heap)
@@ -315,24 +357,22 @@ cdef class Pool:
     # ---- the reader's side ----
 
     def take(self, bint convert, timeout=None):
-        """The next result: a Sample (its dict if `convert`), a Failure, or None at the end or after `stop`.
+        """The next result: a Sample (its dict if `convert`), a SampleBatch, a Failure, or None at the end or after `stop`.
 
         A ready one is taken without letting the GIL go; else it waits outside the GIL and looks for signals every 50 ms.
         Raises TimeoutError after `timeout` seconds.
         """
         cdef Engine *engine = self.engine
         cdef void *item
-        cdef bint good
         cdef RingState state
         cdef double wait, deadline = 0
-        cdef int i
         if convert and not engine.rgbx:
             engine.rgbx = 1
         state = ring_pop(engine.ready, &item, 0)
         if state == RING_TIMEOUT and timeout is not None:
             deadline = dg_now() + <double>timeout
         while state == RING_TIMEOUT:
-            if engine.delivered >= <uint64_t>engine.limit:
+            if engine.delivered + engine.dropped >= <uint64_t>engine.limit:
                 return None
             wait = SIGNAL_SLICE
             if timeout is not None:
@@ -345,30 +385,43 @@ cdef class Pool:
                 PyErr_CheckSignals()
         if state == RING_CLOSED:
             return None
-        good = (<Item *>item).error.status == DG_OK
+        self.account(<Item *>item)
+        return item_result(<Item *>item, convert)
+
+    cdef int account(self, Item *item) except -1:
+        """Counts a result that is handed out, with the samples of a batch, and marks their positions."""
+        cdef Engine *engine = self.engine
+        cdef Batch *batch = item.batch if item.part_count == 0 else NULL
+        cdef Item **samples = batch.items if batch != NULL else &item
+        cdef int count = samples_of(item), i, k
         pthread_mutex_lock(&engine.lock)
-        if good:
-            engine.delivered += 1
-            for i in range((<Item *>item).part_count):
-                engine.damaged += (<Item *>item).parts[i].picture.damaged
-        else:
+        if item.error.status != DG_OK:
             engine.failed += 1
             engine.credits += 1  # a failure does not count towards the limit
             pthread_cond_broadcast(&engine.changed)
+        elif batch != NULL and batch.dropped:
+            engine.dropped += count
+        else:
+            engine.delivered += count
+            for i in range(count):
+                for k in range(samples[i].part_count):
+                    engine.damaged += samples[i].parts[k].picture.damaged
         pthread_mutex_unlock(&engine.lock)
-        if (<Item *>item).position >= 0:
-            try:
-                self.progress.mark((<Item *>item).position, (<Item *>item).position + 1)
-            except MemoryError:
-                item_free(<Item *>item)
-                raise
-        return item_result(<Item *>item, convert)
+        try:
+            for i in range(count):
+                if samples[i].position >= 0:
+                    self.progress.mark(samples[i].position, samples[i].position + 1)
+        except MemoryError:
+            item_free(item)
+            raise
+        return 0
 
     def stop(self):
         """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting."""
         cdef Engine *engine = self.engine
         cdef void *item
         engine.stop = 1
+        batcher_stop(engine.batcher)
         ring_close(engine.work)
         ring_close(engine.ready)
         pthread_mutex_lock(&engine.lock)
@@ -405,14 +458,14 @@ cdef class Pool:
         return left
 
     def counts(self) -> dict:
-        """seen, delivered, failed, skipped, in_flight (seen is their sum), damaged, threads, and both rings' counts: integers."""
+        """seen, delivered, failed, skipped, dropped, in_flight (seen is their sum), damaged, threads, and both rings' counts: integers."""
         cdef Engine *engine = self.engine
         pthread_mutex_lock(&engine.lock)
         seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
-        damaged = engine.damaged
+        dropped, damaged = engine.dropped, engine.damaged
         pthread_mutex_unlock(&engine.lock)
         return {
-            "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped,
-            "in_flight": seen - delivered - failed - skipped, "damaged": damaged, "threads": self.started,
+            "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped, "dropped": dropped,
+            "in_flight": seen - delivered - failed - skipped - dropped, "damaged": damaged, "threads": self.started,
             "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
         }

@@ -51,7 +51,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         self, config, batch_size, layout="NCHW", remainder="keep", dtype="uint8", mean=None, std=None, channels=3, classes=None,
         most_waiting=None,
     ):  # fmt: skip
-        super().__init__(config)
+        super().__init__(config, return_python_types=False)
         config = self._client.config
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
         check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")

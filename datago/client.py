@@ -9,7 +9,7 @@ from collections import deque
 from datago import accounts, ranks, resume
 from datago import config as configuration
 from datago._progress import Progress
-from datago._sample import Failure
+from datago._sample import Failure, SampleBatch
 from datago.errors import SourceValueError, printable, sample_error
 from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
@@ -46,6 +46,7 @@ class DatagoClient:
         self._ended = False
         self._failures = {}
         self._last_failures = deque(maxlen=FAILURES_KEPT)
+        self._dropped = []
 
     # ---- lifetime ----
 
@@ -62,6 +63,7 @@ class DatagoClient:
                 return
             self._failures.clear()
             self._last_failures.clear()
+            self._dropped.clear()
             self._pass = Pass(self._config, self._next_run())
             self._resumed = None
             self._pid = os.getpid()
@@ -223,6 +225,9 @@ class DatagoClient:
                 raise
             if result is None:
                 return self._finish(running)
+            if isinstance(result, SampleBatch) and result.dropped:
+                self._drop(result)
+                continue
             if not isinstance(result, Failure):
                 return result
             self._note(result)
@@ -234,6 +239,13 @@ class DatagoClient:
             self._failures[failure.reason] = self._failures.get(failure.reason, 0) + 1
             self._last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
         log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
+
+    def _drop(self, batch):
+        names = [sample.id for sample in batch.samples]
+        with self._lock:
+            self._dropped += names
+        text = ", ".join(map(printable, names))
+        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def _finish(self, running):
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""
@@ -248,7 +260,7 @@ class DatagoClient:
             raise running.error
         running.ended = True
         counts = running.pool.counts()
-        if running.promised is not None and counts["delivered"] < running.promised:
+        if running.promised is not None and counts["delivered"] + counts["dropped"] < running.promised:
             raise SourceValueError(
                 f"{counts['delivered']} of the {running.promised} samples that uneven {self._config.uneven!r} promises of every rank "
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
@@ -276,6 +288,7 @@ class DatagoClient:
         Returns:
             A dict: `seen` = `delivered` + `failed` + `skipped` + `in_flight` (integers); `failures` (reason → count);
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
+            `dropped` (ids of samples that made no full batch, where `remainder` is "drop");
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
             `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
@@ -283,7 +296,7 @@ class DatagoClient:
         """
         with self._lock:
             running = self._pass
-            failures, last = dict(self._failures), list(self._last_failures)
+            failures, last, dropped = dict(self._failures), list(self._last_failures), list(self._dropped)
         counts = running.pool.counts() if running is not None else accounts.nothing()
         skips = dict(running.source.skipped) if running is not None else {}
-        return accounts.stats(counts, skips, failures, last)
+        return {**accounts.stats(counts, skips, failures, last), "dropped": dropped}

@@ -7,7 +7,7 @@ try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
 except ImportError:
-    torch, IterableDataset = None, object
+    torch, IterableDataset, get_worker_info = None, object, lambda: None
 
 COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
 
@@ -51,7 +51,7 @@ class DatagoIterDataset(IterableDataset):
 
     def _next(self):
         """The client of the pass that would begin now."""
-        info = get_worker_info() if torch else None
+        info = get_worker_info()
         client = self._client.part(info.id, info.num_workers) if info else self._client.part(0, 1)
         if self._states is not None:
             client.load_state_dict(self._states)

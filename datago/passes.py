@@ -38,9 +38,10 @@ class Pass:
         if self.source.target is not None:
             self.limit = self.promised = min(self.limit, max(0, self.source.target - run.delivered))
         threads = environment.worker_count(self.limit, run.workers)
+        ready = config.samples_buffer_size if config.batch is None else max(2, config.samples_buffer_size // config.batch.size)
         self.pool = Pool(
-            threads, self.source.work_ahead, config.samples_buffer_size, self.limit, config.max_file_bytes, config.image_config,
-            progress, config.ordered,
+            threads, self.source.work_ahead, ready, self.limit, config.max_file_bytes, config.image_config,
+            progress, config.ordered, run.seed, run.epoch, self.source.base, config.batch,
         )  # fmt: skip
         if self.pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)

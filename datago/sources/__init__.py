@@ -12,6 +12,7 @@ A Source is made of a namespace with the checked `source_config` and what the cl
 
     work_ahead  how many entries may wait for a worker.
     target      set by `open`: how many good samples this stream promised, so that ranks have equal counts; None: no such promise.
+    base        set by `open`: how many leading bytes of a path say only where the folder lies; 0 where entries are no paths.
     count()     how many samples the stream has, if none fails; None where that is not known. After `open`.
 
 An entry is a pair of the path (bytes) of an image file and its position, an Entry (a sample's fields and the bytes of its

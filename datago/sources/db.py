@@ -78,6 +78,7 @@ class DbSource:
         self._unfinished = 0  # samples that wait for one
         self._ids, self._last_ids = set(), set()  # of this page and of the one before
         self.target = None
+        self.base = 0
         self.skipped = {}
 
     def state(self):

@@ -31,11 +31,13 @@ class FileSource:
         for begin, end in config.resume["done"] if config.resume else ():
             config.progress.add(begin, end)
         self.target = None
+        self.base = 0
         self.skipped = {}
 
     def open(self):
         self._tree = Tree(os.fsencode(self._config.root_path), self.skipped)
         self._tree.stopped = self._stopped
+        self.base = len(self._tree.base)
         if self._config.uneven != "keep":
             self._list()
             self.target = len(self._numbers)

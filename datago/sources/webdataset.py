@@ -41,6 +41,7 @@ class WebDatasetSource:
         self._readers = 0
         self._error = None
         self.target = None
+        self.base = 0
         self.skipped = {}
 
     def state(self):
