@@ -61,6 +61,21 @@ cdef extern from "buckets.h" nogil:
                                dg_bucket **buckets, size_t *count, dg_error *error)
 
 
+cdef extern from "crop.h" nogil:
+    ctypedef struct dg_size:
+        int width, height
+
+    ctypedef struct dg_crop_options:
+        const dg_bucket *buckets
+        size_t bucket_count
+
+    ctypedef struct dg_crop:
+        pass
+
+    void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
+                       size_t length)
+
+
 cdef extern from "process.h" nogil:
     ctypedef enum dg_format:
         DG_FORMAT_JPEG
@@ -88,8 +103,7 @@ cdef extern from "process.h" nogil:
 
     ctypedef struct dg_process_options:
         dg_decode_options decode
-        const dg_bucket *buckets
-        size_t bucket_count
+        dg_crop_options crop
         dg_resize_mode mode
         bint orient, nearest_masks, rgb8
         uint8_t background[3]
@@ -102,19 +116,16 @@ cdef extern from "process.h" nogil:
         int original_width, original_height
         bint damaged
 
-    ctypedef struct dg_size:
-        int width, height
-
     ctypedef struct dg_worker:
         pass
 
     dg_worker *dg_worker_new(dg_heap *heap)
     void dg_worker_free(dg_worker *worker)
     dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
-                         const dg_process_options *options, dg_size *bucket, dg_format *format, dg_picture *picture,
+                         const dg_process_options *options, dg_crop *crop, dg_format *format, dg_picture *picture,
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                                dg_size *bucket, dg_picture *picture, dg_error *error)
+                                dg_crop *crop, dg_picture *picture, dg_error *error)
 
 
 cdef extern from "color.h" nogil:

@@ -21,9 +21,9 @@ from posix.unistd cimport getpid
 from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_new, batcher_stop
 from datago._pixels cimport (
     DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
-    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_error, dg_fail, dg_file_read, dg_format,
+    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error, dg_fail, dg_file_read, dg_format,
     dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
-    dg_scratch, dg_scratch_free, dg_size, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
+    dg_scratch, dg_scratch_free, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
@@ -70,7 +70,7 @@ cdef struct Engine:
 cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
     """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
     cdef dg_process_options options = engine.options
-    cdef dg_size bucket = dg_size(0, 0)
+    cdef dg_crop crop
     cdef dg_format format
     cdef const uint8_t *data
     cdef size_t size
@@ -83,6 +83,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
         dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
         return
     options.decode.rgbx = engine.rgbx
+    dg_crop_begin(&crop, &options.crop, 0, 0, b"", 0)
     for i in range(item.part_count):
         part = &item.parts[i]
         data, size = <const uint8_t *>part.data.buf, part.data.len
@@ -90,16 +91,16 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
             if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
                 return
             data = scratch.data
-        status = dg_process(tools, data, size, part.role, &options, &bucket, &format, &part.picture, &item.error)
+        status = dg_process(tools, data, size, part.role, &options, &crop, &format, &part.picture, &item.error)
         if status == DG_UNSUPPORTED and format != DG_FORMAT_JPEG and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
-            status = pillow_process(engine, tools, data, size, part, &options, &bucket, &item.error)
+            status = pillow_process(engine, tools, data, size, part, &options, &crop, &item.error)
         item.error.status = status
         if status != DG_OK:
             return
 
 
 cdef dg_status pillow_process(Engine *engine, dg_worker *tools, const uint8_t *data, size_t size, Part *part,
-                              const dg_process_options *options, dg_size *bucket, dg_error *error) noexcept nogil:
+                              const dg_process_options *options, dg_crop *crop, dg_error *error) noexcept nogil:
     """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
     cdef int orientation = 1
     cdef dg_status status
@@ -107,7 +108,7 @@ cdef dg_status pillow_process(Engine *engine, dg_worker *tools, const uint8_t *d
         status = pillow_decode(engine, data, size, options, &part.picture.image, &orientation, error)
     if status != DG_OK:
         return status
-    return dg_process_pixels(tools, orientation, part.role, options, bucket, &part.picture, error)
+    return dg_process_pixels(tools, orientation, part.role, options, crop, &part.picture, error)
 
 
 cdef dg_status pillow_decode(Engine *engine, const uint8_t *data, size_t size, const dg_process_options *options,
@@ -285,9 +286,9 @@ cdef class Pool:
         options.chroma = int(image.jpeg_chroma)
         if image.crop_and_resize:
             if dg_buckets_build(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio,
-                                image.max_aspect_ratio, &self.engine.buckets, &options.bucket_count, &error) != DG_OK:
+                                image.max_aspect_ratio, &self.engine.buckets, &options.crop.bucket_count, &error) != DG_OK:
                 raise ValueError(error.text.decode())
-            options.buckets = self.engine.buckets
+            options.crop.buckets = self.engine.buckets
 
     cdef set_batches(self, batch):
         cdef Batcher *batcher = self.engine.batcher
