@@ -84,6 +84,10 @@ class Build(build_ext):
         super().build_extensions()
 
 
+def sources(*patterns):
+    return sorted({path for pattern in patterns for path in glob.glob(f"src_c/{pattern}.c")})
+
+
 def module(name, sources=()):
     return Extension(
         f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"], define_macros=[("_GNU_SOURCE", None)],
@@ -97,13 +101,13 @@ setup(
         module("_folder"),
         module("_progress"),
         module("_ring"),
-        module("_batch", ["src_c/status.c", "src_c/image.c", *glob.glob("src_c/place*.c")]),
-        module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
+        module("_batch", sources("status", "image", "color", "color_*", "place*")),
+        module("_buckets", sources("status", "buckets")),
         module("_tar"),
         module("_tar_walk"),
         module("_fetch"),
         module("_transfers"),
-        module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
-        module("_pool", sorted(glob.glob("src_c/*.c"))),
+        module("_sample", sources("status", "image", "color", "color_*")),
+        module("_pool", sources("*")),
     ],
 )

@@ -2,9 +2,11 @@
 """Batches of one bucket, filled by the workers outside the GIL (see _batch.pxd)."""
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 
-from datago._pixels cimport DG_NO_MEMORY, DG_OK, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size
+from datago._pixels cimport (
+    DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
+)
 from datago._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago._sample cimport DG_ROLE_IMAGE, Part, batch_free, item_free
+from datago._sample cimport Part, batch_free, item_free
 from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock
 
 

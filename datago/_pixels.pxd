@@ -12,6 +12,7 @@ cdef extern from "status.h" nogil:
         DG_CANCELLED
         DG_NO_MEMORY
         DG_UNSUPPORTED
+        DG_SAMPLE
 
     ctypedef struct dg_error:
         dg_status status
@@ -68,12 +69,37 @@ cdef extern from "crop.h" nogil:
     ctypedef struct dg_crop_options:
         const dg_bucket *buckets
         size_t bucket_count
+        bint random_position
+        dg_size resized
+        double scale[2]
+        double ratio[2]
+        double flip
 
     ctypedef struct dg_crop:
         pass
 
     void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
                        size_t length)
+
+
+cdef extern from "place.h" nogil:
+    ctypedef enum dg_layout:
+        DG_LAYOUT_NCHW
+        DG_LAYOUT_NHWC
+
+    ctypedef enum dg_dtype:
+        DG_DTYPE_UINT8
+        DG_DTYPE_FLOAT16
+        DG_DTYPE_BFLOAT16
+        DG_DTYPE_FLOAT32
+
+    ctypedef struct dg_placement:
+        pass
+
+    dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
+                               const double *std, dg_error *error)
+    size_t dg_placement_size(const dg_placement *placement, int width, int height)
+    dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error)
 
 
 cdef extern from "process.h" nogil:
@@ -109,12 +135,13 @@ cdef extern from "process.h" nogil:
         uint8_t background[3]
         dg_encoding encoding
         int quality, chroma
+        bint to_be_placed
 
     ctypedef struct dg_picture:
         dg_image image
         bint encoded
         int original_width, original_height
-        bint damaged
+        bint damaged, mirrored
 
     ctypedef struct dg_worker:
         pass

@@ -15,11 +15,12 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from posix.unistd cimport getpid
 
 from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_new, batcher_stop
 from datago._pixels cimport (
+    DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, dg_placement_set,
     DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
     DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error, dg_fail, dg_file_read, dg_format,
     dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
@@ -71,6 +72,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
     """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
     cdef dg_process_options options = engine.options
     cdef dg_crop crop
+    cdef const char *drawn
     cdef dg_format format
     cdef const uint8_t *data
     cdef size_t size
@@ -83,7 +85,10 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
         dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
         return
     options.decode.rgbx = engine.rgbx
-    dg_crop_begin(&crop, &options.crop, 0, 0, b"", 0)
+    drawn = item.drawn
+    if item.part_count and item.parts[0].path != NULL:
+        drawn += engine.base
+    dg_crop_begin(&crop, &options.crop, engine.seed, engine.epoch, drawn, strlen(drawn))
     for i in range(item.part_count):
         part = &item.parts[i]
         data, size = <const uint8_t *>part.data.buf, part.data.len
@@ -282,6 +287,13 @@ cdef class Pool:
         options.background = image.background
         if image.pre_encode_images:
             options.encoding = DG_ENCODE_JPEG if image.encode_format == "jpeg" else DG_ENCODE_PNG
+        options.crop.random_position = image.random_crop
+        options.crop.flip = image.horizontal_flip
+        if image.random_resized_crop is not None:
+            options.crop.resized.width, options.crop.resized.height = image.random_resized_crop.size
+            for i in range(2):
+                options.crop.scale[i] = image.random_resized_crop.scale[i]
+                options.crop.ratio[i] = image.random_resized_crop.ratio[i]
         options.quality = max(1, min(100, image.jpeg_quality))
         options.chroma = int(image.jpeg_chroma)
         if image.crop_and_resize:
@@ -393,7 +405,7 @@ cdef class Pool:
         """Counts a result that is handed out, with the samples of a batch, and marks their positions."""
         cdef Engine *engine = self.engine
         cdef Batch *batch = item.batch if item.part_count == 0 else NULL
-        cdef Item **samples = batch.items if batch != NULL else &item
+        cdef Item **samples = &batch.items[0] if batch != NULL else &item
         cdef int count = samples_of(item), i, k
         pthread_mutex_lock(&engine.lock)
         if item.error.status != DG_OK:

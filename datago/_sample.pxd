@@ -20,6 +20,7 @@ cdef struct Item:
     int place
     void *entry          # the Entry, owned; NULL: the first part is a file, and its path the id
     const char *name     # what a failure calls it
+    const char *drawn    # what names it when something is drawn for it: no machine's folders or hosts
     dg_error error       # status DG_OK: good
     int64_t position     # see _progress.pxd; negative: the source has none for it
     uint64_t number      # in the order in which the pool let items in

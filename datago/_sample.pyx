@@ -414,7 +414,7 @@ cdef Item *item_new(object entry) except NULL:
     cdef Item *item
     if isinstance(entry, tuple):  # a path: the file source's samples, a hundred thousand a second
         item = item_named(1, (<tuple>entry)[0])
-        item.parts[0].path = item.name
+        item.parts[0].path = item.drawn = item.name
         item.position = (<tuple>entry)[1]
     elif isinstance(entry, Entry):
         item = item_of_entry(entry)
@@ -444,7 +444,10 @@ cdef Item *item_named(int parts, bytes name) except NULL:
 
 
 cdef Item *item_of_entry(Entry entry) except NULL:
-    cdef Item *item = item_named(len(entry.images), os.fsencode(f"{entry.source}:{entry.id}"))
+    cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
+    cdef Item *item = item_named(len(entry.images), name)
+    # The shard without its folder, or the database's source, and the sample's key
+    item.drawn = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
         for i in range(item.part_count):
