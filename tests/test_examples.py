@@ -88,3 +88,30 @@ def test_distributed_training_is_killed_and_goes_on(tmp_path):
         assert len(epoch) - len(set(epoch)) <= 1  # one was read again in the broken one's place
     for ranks in after.values():
         assert len(ranks) == 4 and len({len(names) for names in ranks.values()}) == 1  # nobody waited for anybody
+
+
+def run(*arguments):
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env={**os.environ, "OMP_NUM_THREADS": "2"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_a_classifier_learns_and_goes_on(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = EXAMPLES / "imagenet.py", tmp_path / "pictures", tmp_path / "checkpoint.pt"
+    assert "stopped after step 20, 320 pictures of epoch 0" in run(*program, "--stop-after", 20)
+    first, second = re.findall(r"epoch (\d): (\d+) pictures, loss ([\d.]+), (\d+)% right", run(*program))
+    assert (first[:2], second[:2]) == (("0", "130"), ("1", "450"))  # the rest of the first epoch, and all of the second
+    assert float(second[2]) < float(first[2]) and int(second[3]) > 70
+
+
+@pytest.mark.timeout(120)
+def test_buckets_are_printed(tmp_path):
+    for i in range(12):
+        (tmp_path / f"{i}.jpg").write_bytes(jpeg(300, (300, 200, 450)[i % 3], seed=i))
+    out = run(EXAMPLES / "buckets.py", tmp_path, "--size", 128, "--batch-size", 3)
+    assert re.findall(r"(\d+) x (\d+) +(\d+) pictures in (\d+) batches", out) == [
+        ("96", "160", "4", "2"), ("128", "128", "4", "2"), ("160", "96", "4", "2"),
+    ] and out.endswith("12 pictures\n")  # fmt: skip
