@@ -48,7 +48,7 @@ def main():
     arguments.add_argument("--stop-after", type=int, help="end after so many steps, as if killed")
     arguments = arguments.parse_args()
     if not os.path.isdir(arguments.pictures):
-        generate(arguments.pictures, 150)
+        generate(arguments.pictures, 120)
 
     batches = DatagoBatchDataset(
         {
