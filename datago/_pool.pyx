@@ -22,9 +22,9 @@ from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, ba
 from datago._pixels cimport (
     DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, dg_placement_set,
     DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
-    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error, dg_fail, dg_file_read, dg_format,
-    dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
-    dg_scratch, dg_scratch_free, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
+    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error, dg_fail,
+    dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options,
+    dg_process_pixels, dg_scratch, dg_scratch_free, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,

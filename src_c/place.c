@@ -1,4 +1,4 @@
-/* The plain functions, which are the reference, and the way of a picture: row by row, in pieces that stay in the first cache. */
+/* The plain functions, which are the reference, and the way of a picture: in pieces that stay in the first cache. */
 #include "place_kernels.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <cpuid.h>
 #endif
 
-enum { PIECE = 1024 }; /* pixels worked on at once */
+enum { PIECE = 960 }; /* pixels worked on at once: a multiple of what the fast loops take, which leaves them no rest */
 
 /* ---- plain functions ---- */
 
@@ -195,14 +195,19 @@ static void place_pixels(const dg_place_functions *functions, const dg_placement
 dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error)
 {
     const dg_place_functions *functions = dg_place_table(dg_simd_choice());
-    size_t width = (size_t)image->width, size = value_size(placement->dtype), plane = width * image->height * size;
+    size_t width = (size_t)image->width, height = (size_t)image->height, size = value_size(placement->dtype);
+    size_t plane = width * height * size;
     int planes = placement->layout == DG_LAYOUT_NCHW || placement->channels == 1;
     size_t pixel = planes ? size : 3 * size;
     if (image->depth != 8)
         return dg_fail(error, DG_UNSUPPORTED, "%d-bit samples have no place in a batch", image->depth);
-    for (int y = 0; y < image->height; y++) {
-        const uint8_t *in = image->buffer.data + (size_t)y * dg_image_stride(image);
-        uint8_t *out = (uint8_t *)destination + (size_t)y * width * pixel;
+    if (!mirrored) { /* there is nothing between rows, neither here nor there */
+        width *= height;
+        height = 1;
+    }
+    for (size_t y = 0; y < height; y++) {
+        const uint8_t *in = image->buffer.data + y * width * image->step;
+        uint8_t *out = (uint8_t *)destination + y * width * pixel;
         for (size_t x = 0, n; x < width; x += n) {
             n = width - x < PIECE ? width - x : PIECE;
             uint8_t *at = out + (mirrored ? width - x - n : x) * pixel;

@@ -5,7 +5,6 @@
 #include <immintrin.h>
 
 #define AVX2 __attribute__((target("avx2,f16c")))
-enum { SLACK = 2 }; /* pixels: the four bytes that a 16-byte access of three-byte pixels goes too far */
 
 /* Eight pixels as red, green, blue, x of 0 to 3, then the same of 4 to 7: four bytes each. */
 AVX2 static inline __m256i load_8(const uint8_t *in, int step)
@@ -15,9 +14,10 @@ AVX2 static inline __m256i load_8(const uint8_t *in, int step)
                                                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         return _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)in), order);
     }
+    /* 12 bytes from the beginning of the first 16, and from the end of the last 16 of the 24. */
     const __m256i order = _mm256_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1,
-                                           0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1);
-    __m128i first = _mm_loadu_si128((const __m128i *)in), second = _mm_loadu_si128((const __m128i *)(in + 12));
+                                           4, 7, 10, 13, 5, 8, 11, 14, 6, 9, 12, 15, -1, -1, -1, -1);
+    __m128i first = _mm_loadu_si128((const __m128i *)in), second = _mm_loadu_si128((const __m128i *)(in + 8));
     return _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1), order);
 }
 
@@ -25,7 +25,7 @@ AVX2 static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* unpacking worked within halves */
     size_t i = 0;
-    for (; i + 32 + SLACK <= n; i += 32, in += 32 * step) {
+    for (; i + 32 <= n; i += 32, in += 32 * step) {
         __m256i a = load_8(in, step), b = load_8(in + 8 * step, step);
         __m256i c = load_8(in + 16 * step, step), d = load_8(in + 24 * step, step);
         __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);

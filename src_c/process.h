@@ -1,4 +1,5 @@
-/* One picture of a sample, from bytes to what the reader asked for: decode → orient → crop and resize → mirror → RGB8 → encode. */
+/* One picture of a sample, from bytes to what the reader asked for:
+ * decode → orient → crop and resize → mirror → RGB8 → encode. */
 #ifndef DG_PROCESS_H
 #define DG_PROCESS_H
 

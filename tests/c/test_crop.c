@@ -29,7 +29,13 @@ static dg_crop_options resized(double scale_least, double scale_most, double rat
 /* The same written in Python: torchvision's get_params with numpy.random.Philox instead of torch's generator. */
 static void check_known(void)
 {
-    static const struct { const char *name; uint64_t seed, epoch; int width, height; double options[4], across, down; dg_box box; } KNOWN[] = {
+    static const struct {
+        const char *name;
+        uint64_t seed, epoch;
+        int width, height;
+        double options[4], across, down;
+        dg_box box;
+    } KNOWN[] = {
         {"a.jpg", 0, 0, 500, 375, {0.08, 1, 0.75, 4 / 3.}, 0.2551514347348215, 0.44794445580654696, {37, 76, 372, 328}},
         {"b/c.jpg", 7, 2, 2048, 1365, {0.08, 1, 0.75, 4 / 3.}, 0.2959386381905854, 0.8994256790875216, {61, 31, 918, 989}},
         {"x", UINT64_MAX, 3, 301, 299, {0.5, 1, 1, 1}, 0.3443495959682624, 0.9746805909260032, {6, 6, 287, 287}},
@@ -115,7 +121,8 @@ static void check_boxes(const dg_bucket *buckets, size_t count)
     for (int i = 0; i < 400; i++)
         for (int orientation = 1; orientation <= 8; orientation++) {
             int turned = orientation >= 5, width = 100 + i * 3, height = 900 - i * 2;
-            dg_crop_options part = resized(0.08, 1, 0.75, 4 / 3.), bucket = {.buckets = buckets, .bucket_count = count, .random_position = 1};
+            dg_crop_options part = resized(0.08, 1, 0.75, 4 / 3.);
+            dg_crop_options bucket = {.buckets = buckets, .bucket_count = count, .random_position = 1};
             char name[16];
             snprintf(name, sizeof name, "%d", i);
             dg_crop crop = begin(&part, 3, 0, name), other = begin(&bucket, 3, 0, name);
@@ -216,7 +223,8 @@ static void check_sample(const dg_crop_options *crop_options, int orientation, i
 {
     enum { W = 240, H = 168 };
     dg_buffer image = jpeg_of(slope(W, H), orientation), small = png_of(slope(W / 2, H / 2)), again = jpeg_of(slope(W, H), 1);
-    dg_process_options options = {.decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .nearest_masks = 1};
+    dg_process_options options = {
+        .decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .nearest_masks = 1};
     char text[16];
     snprintf(text, sizeof text, "%d", name);
     dg_crop crop = begin(crop_options, 11, 0, text), copy = crop;
@@ -288,7 +296,8 @@ int main(void)
     check_known();
     check_draws();
     check_boxes(buckets, count);
-    dg_crop_options part = resized(0.08, 1, 0.75, 4 / 3.), bucket = {.buckets = buckets, .bucket_count = count, .random_position = 1};
+    dg_crop_options part = resized(0.08, 1, 0.75, 4 / 3.);
+    dg_crop_options bucket = {.buckets = buckets, .bucket_count = count, .random_position = 1};
     dg_bucket narrow = {48, 96, 500};
     dg_crop_options slack = {.buckets = &narrow, .bucket_count = 1, .random_position = 1, .flip = 0.5}, turn = {.flip = 1};
     part.flip = bucket.flip = 0.5;

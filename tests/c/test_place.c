@@ -222,8 +222,8 @@ static void check_picture(int width, int height, int channels, int step)
 static void check_luma(void)
 {
     /* PIL.Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0)) */
-    static const uint8_t COLOURS[][4] = {{255, 0, 0, 76}, {0, 255, 0, 150}, {0, 0, 255, 29}, {255, 255, 255, 255}, {1, 2, 3, 2}, {0, 0, 0, 0},
-                                         {200, 100, 50, 124}};
+    static const uint8_t COLOURS[][4] = {{255, 0, 0, 76}, {0, 255, 0, 150}, {0, 0, 255, 29}, {255, 255, 255, 255}, {1, 2, 3, 2},
+                                         {0, 0, 0, 0},    {200, 100, 50, 124}};
     dg_placement placement;
     CHECK(dg_placement_set(&placement, DG_LAYOUT_NCHW, DG_DTYPE_UINT8, 1, NULL, NULL, &error) == DG_OK);
     for (size_t i = 0; i < sizeof COLOURS / sizeof *COLOURS; i++) {
@@ -261,7 +261,8 @@ static void check_refusals(void)
 
 int main(void)
 {
-    static const int SIZES[][2] = {{1, 1}, {2, 3}, {5, 4}, {7, 1}, {31, 2}, {33, 3}, {34, 2}, {64, 2}, {100, 5}, {1023, 1}, {1025, 2}, {2049, 1}};
+    static const int SIZES[][2] = {{1, 1},  {2, 3},  {5, 4},   {7, 1},    {31, 2},   {33, 3},
+                                   {34, 2}, {64, 2}, {100, 5}, {1023, 1}, {1025, 2}, {2049, 1}};
     static const int KINDS[][2] = {{1, 1}, {2, 2}, {3, 3}, {3, 4}, {4, 4}};
     srand(1);
     heap = dg_heap_new(0);

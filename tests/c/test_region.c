@@ -132,10 +132,10 @@ static void check_box(const kind *k, bytes file, const dg_decode_options *option
     plan.src_step = plan.dst_step = whole->step;
     uint8_t *want = malloc(fitted.buffer.size);
     CHECK(dg_resize(resizer, &plan, whole->buffer.data, dg_image_stride(whole), want, dg_image_stride(&fitted), &error) == DG_OK);
-    if (memcmp(want, fitted.buffer.data, fitted.buffer.size))
-        fprintf(stderr, "%dx%d, %d channels, %dx%d to %dx%d, progressive %d, separate %d, restart %d, box %g %g %g %g, to %dx%d\n", k->width,
-                k->height, k->channels, k->across, k->down, k->chroma_across, k->chroma_down, k->progressive, k->separate, k->restart,
-                plan.box.x0, plan.box.y0, plan.box.x1, plan.box.y1, plan.dst_width, plan.dst_height);
+    if (memcmp(want, fitted.buffer.data, fitted.buffer.size)) /* what failed, for whoever has to mend it */
+        fprintf(stderr, "%dx%d, %d channels, %dx%d to %dx%d, progressive %d, separate %d, restart %d, box %g %g %g %g, to %dx%d\n",
+                k->width, k->height, k->channels, k->across, k->down, k->chroma_across, k->chroma_down, k->progressive, k->separate,
+                k->restart, plan.box.x0, plan.box.y0, plan.box.x1, plan.box.y1, plan.dst_width, plan.dst_height);
     CHECK(!memcmp(want, fitted.buffer.data, fitted.buffer.size));
     free(want);
     dg_image_free(&fitted);
