@@ -145,12 +145,13 @@ class WebDatasetSource:
         config, shards = self._config, self._part.shards
         if self._own or not self._ledger.was_new:
             return
-        if not self._found:
-            raise SourceValueError(f"no samples in {len(shards)} shards: {', '.join(map(redact, shards[:3]))}")
-        if config.streams == config.world_size:
-            raise SourceValueError(
-                f"rank {config.rank} of world_size {config.world_size} has no sample: {self._found} in {len(shards)} shards"
-            )
+        if self._found:
+            text = f"rank {config.rank} of world_size {config.world_size} has no sample: {self._found} in {len(shards)} shards"
+        else:
+            text = f"no samples in {len(shards)} shards: {', '.join(map(redact, shards[:3]))}"
+        if config.streams == config.world_size or not self._found and self._part.by_sample:
+            raise SourceValueError(text)
+        log.warning("worker %d: %s", config.stream // config.world_size, text)  # the rank's other workers may have some
 
     def _read(self, ordinal):
         """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
