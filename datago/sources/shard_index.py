@@ -30,7 +30,8 @@ def sample_counts(index, shards, options):
         SourceOSError: it cannot be had.
     """
     index = os.fspath(index)
-    if options["token"] and not any(_host(shard) == _host(index) for shard in shards):
+    host = _host(index)
+    if options["token"] and not any(_host(shard) == host for shard in shards):
         options = {**options, "token": ""}
     try:
         known = _by_name(json.loads(read_whole(index, MOST, **options)))

@@ -59,15 +59,12 @@ class WebDatasetSource:
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
         self._check_unchanged(len(shards))
         workers = config.streams // config.world_size
-        who = f"rank {config.rank} of {config.world_size}"
-        if workers > 1:
-            who += f", worker {config.stream // config.world_size} of {workers},"
         if part.by_sample:
-            log.warning("%d shards for %d ranks with %d workers: each reads every shard and takes its part of the samples",
-                        len(shards), config.world_size, workers)
-        promise = "" if self.target is None else f", and gives {self.target}"
-        log.info("%s reads %d of %d shards, %s samples%s", who, len(part.shards), len(shards),
-                 "an unknown number of" if part.count is None else part.count, promise)
+            log.warning("%d shards for %d ranks%s: each reads every shard and takes its part of the samples",
+                        len(shards), config.world_size, f" of {workers} workers" if workers > 1 else "")
+        log.info("rank %d of %d%s reads %d of %d shards, %s samples%s", config.rank, config.world_size,
+                 f", worker {config.stream // config.world_size} of {workers}," if workers > 1 else "", len(part.shards), len(shards),
+                 "an unknown number of" if part.count is None else part.count, "" if part.target is None else f", and gives {part.target}")
 
     def count(self):
         """How many samples this stream has, if none fails; None without an index."""
