@@ -10,13 +10,13 @@ import network
 import numpy
 import pytest
 from conftest import jpeg, opened
+from datago._progress import Progress
 from test_sample import saved
 from test_shards import tar
 from test_webdataset import config
 
 from datago import DatagoClient, SourceError, plan, resume
 from datago import config as configuration
-from datago._progress import Progress
 from datago.sources import open_source
 
 PIXEL = saved(numpy.full((8, 8, 3), 99, numpy.uint8))

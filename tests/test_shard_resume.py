@@ -54,7 +54,7 @@ def test_a_state_before_the_first_sample(tmp_path):
 
 def test_shards_that_are_done_are_not_opened(tmp_path, server):  # noqa: F811
     lists = shards(tmp_path, [5] * 40)
-    top = config(serving.url + "/{000000..000039}.tar?sig=secret", auth_token="t0ken", ordered=True, concurrent_downloads=2)
+    top = config(server.url + "/{000000..000039}.tar?sig=secret", auth_token="t0ken", ordered=True, concurrent_downloads=2)
     part, state = ids(top, most=163)
     text = json.dumps(state)
     assert "secret" not in text and "t0ken" not in text and server.url not in text and len(text) < 500
@@ -154,11 +154,12 @@ def test_stop_while_the_lane_whose_turn_it_is_stalls(tmp_path):
 
 
 def test_pad_is_resumed_in_its_second_round(tmp_path):
-    lists = shards(tmp_path, [2, 3, 20])
-    top = config(tmp_path / "*.tar", ordered=True, uneven="pad", shard_index=write_index(tmp_path, lists), rank=1, world_size=3)
+    lists = shards(tmp_path, [2, 3, 20, 4, 1, 30])
+    index = write_index(tmp_path, lists)
+    top = config(tmp_path / "*.tar", ordered=True, uneven="pad", shard_index=index, rank=0, world_size=2)  # 23 samples for 37
     whole, _ = ids(top)
-    assert whole == (lists[1] * 7)[:20]
-    for cut in (*range(0, 20, 3), 20):
+    assert whole == (in_turn(lists[::2], 2) * 2)[:37]
+    for cut in (*range(0, 37, 3), 37):
         part, state = ids(top, most=cut)
         assert part + ids(top, state)[0] == whole, cut
 
@@ -213,6 +214,6 @@ def test_kill_at_any_moment(tmp_path, options):
 
 def test_kill_over_a_network_with_a_cache(tmp_path, server):  # noqa: F811
     lists = shards(tmp_path, [30] * 12)
-    top = config(serving.url + "/{000000..000011}.tar", cache_dir=str(tmp_path / "cache"), seed=4)
+    top = config(server.url + "/{000000..000011}.tar", cache_dir=str(tmp_path / "cache"), seed=4)
     found, _ = killed_again_and_again(top, random.Random(5), 5, 100)
     assert sorted(found) == sorted(flat(lists))
