@@ -45,9 +45,10 @@ def in_turn(lists, lanes):
 
 def ids(configuration, state=None, most=None, timeout=20):
     """The ids of the next samples, and the state behind the last one."""
-    with DatagoClient(configuration) as client:
-        if state is not None:
-            client.load_state_dict(state)
+    client = DatagoClient(configuration)
+    if state is not None:
+        client.load_state_dict(state)
+    with client:
         found = []
         while (most is None or len(found) < most) and (sample := client.get_sample(timeout=timeout)) is not None:
             found.append(sample.id)
