@@ -14,7 +14,7 @@ from conftest import opened
 from database import KEY, database, held, until
 from faulty import answer, cut, slow
 
-from datago import DatagoClient, SourceError, resume
+from datago import DatagoClient, SampleError, SourceError, resume
 from datago import config as configuration
 from datago._progress import Progress
 from datago.plan import gaps
@@ -145,14 +145,14 @@ def test_ordered_holds_a_bounded_number_back(require_images):
             server.records = {name: {"id": name} for name in order[1:]}
             latent = {"latent_type": "raw", "file_direct_url": server.record(order[0])["image_direct_url"], "is_mask": False}
             server.records[order[0]] = {"id": order[0], "latents": [latent]}
-        pages = lambda: sum("picture" not in asked[0] for asked in server.requests)  # noqa: E731
         config = server.config(ordered=True, max_connections=2, require_images=require_images, has_latents="raw")
         with DatagoClient(config) as client:
             client.start()
-            until(lambda: len(server.asked()) == 8 if require_images else pages() == 3)
+            until(lambda: len(server.asked()) == (8 if require_images else 1) and server.count("/api/images/") == 3)
             time.sleep(0.2)
             # four a connection, on two pages, and one page ahead
-            assert sorted(server.asked()) == sorted(order[: 8 if require_images else 1]) and pages() == 3
+            assert sorted(server.asked()) == sorted(order[: 8 if require_images else 1])
+            assert server.count("/api/images/") == 3
             assert client.stats()["seen"] == 0
             event.set()
             assert take(client) == order
@@ -259,6 +259,7 @@ def test_stopped_on_the_way_to_what_is_missing():
         client = DatagoClient(server.config())
         client.load_state_dict(state)
         assert take(client, 1) == [order[3]]
+        until(lambda: server.count("/api/images/") == 3)
         client.stop()
         event.set()
         after = client.state_dict()["source"]
@@ -351,6 +352,31 @@ def test_records_that_are_bad(ordered, bad):
         assert left == [] and rest(config, end)[0] == []
 
 
+def test_a_record_without_id_is_handed_out_before_the_one_in_front_of_it():
+    order, event = names(20), threading.Event()
+    with database(order) as server:
+        server.records[order[1]] = server.records[order[9]] = "no record"
+        server.pictures[order[0]] = held(event, server.good)
+        config = server.config(max_connections=1) | {"on_error": "raise"}
+        with DatagoClient(config) as client:
+            with pytest.raises(SampleError, match="page 1, record 2"):
+                client.get_sample(timeout=20)
+            state = client.state_dict()
+        assert state["source"] == {"last": order[0], "after": None, "missing": [order[0]]}
+        event.set()
+        found, _ = rest(server.config(), state)
+        assert sorted(found) == sorted(name for i, name in enumerate(order) if i not in (1, 9))
+
+
+def test_records_without_id_do_not_end_the_walk_over_what_is_missing():
+    order = names(60)
+    with database(order) as server:
+        server.records[order[4]] = server.records[order[21]] = "no record"
+        state = DatagoClient(server.config()).state_dict()
+        state["source"] = {"last": order[20], "after": None, "missing": [order[15]]}
+        assert sorted(rest(server.config(), state)[0]) == sorted([order[15], *order[22:]])
+
+
 # ---- ranks and workers ----
 
 serving = pytest.importorskip("serving", reason="needs the packages of datago[serve]")
@@ -435,12 +461,37 @@ def test_the_window_against_a_list():
     assert sorted(given) == sorted(order)
 
 
+def test_states_of_a_window():
+    def handed(*numbers):
+        progress.add(numbers[0], numbers[-1] + 1)
+        return window.state()
+
+    progress = Progress()
+    window = Window(progress, None)
+    assert [window.add(name) for name in ("z", None, "b", "a", None)] == [0, 1, 2, 3, 4] and window.state() is None
+    assert handed(2) == {"last": "b", "after": None, "missing": ["z"]}
+    assert handed(4) == {"last": "a", "after": None, "missing": ["z", "a"]}
+    assert handed(0) == {"last": "a", "after": "z", "missing": ["a"]}  # the one without an id has no other name
+    assert handed(1) == {"last": "a", "after": "b", "missing": ["a"]}
+    assert handed(3) == {"last": "a", "after": "a", "missing": []}
+    state = {"last": "m", "after": "c", "missing": ["d", "k", "l"]}
+    progress = Progress()
+    window = Window(progress, state)
+    assert [window.add("d"), window.add("l"), window.state()] == [0, 1, state]
+    assert handed(1) == {"last": "m", "after": "c", "missing": ["d", "k"]}
+    assert window.add("n") == 2  # so there is no "k" any more
+    assert handed(0) == {"last": "m", "after": "m", "missing": []}
+    assert handed(2) == {"last": "n", "after": "n", "missing": []}
+
+
 def test_the_window_stays_small_behind_what_never_comes():
     progress = Progress()
     window = Window(progress, None)
     for i in range(100_000):
         number = window.add(f"id-{i}")
         assert number == i
+        if i > 1:
+            assert window.state()["last"] == f"id-{i - 1 if i % 10_000 != 1 else i - 2}"
         if i % 10_000:
             progress.add(i, i + 1)
         if i % 97 == 0:

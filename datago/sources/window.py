@@ -54,7 +54,7 @@ class Window:
             if not done:
                 return self._resume
             end = done[-1][1]
-            left = [self._records[number] for number in _between(done, end)]
+            left = [self._records[number] for begin, behind in gaps(done, end) for number in range(begin, behind)]
             last = self._records[end - 1][2]
             after = self._after if self._missing else left[0][1] if left else last
             missing = [identity for identity, _, _ in left if identity is not None]
@@ -64,10 +64,7 @@ class Window:
         """Keeps what was not handed out yet, and the last one that was: one slow download does not make this grow."""
         done = self._progress.ranges()
         last = [done[-1][1] - 1] if done else []
-        self._records = {number: self._records[number] for number in [*last, *_between(done, self._count)]}
+        left = [number for begin, behind in gaps(done, self._count) for number in range(begin, behind)]
+        self._records = {number: self._records[number] for number in last + left}
         self._most = 2 * len(self._records) + SLACK
 
-
-def _between(ranges, end):
-    for begin, behind in gaps(ranges, end):
-        yield from range(begin, behind)
