@@ -253,7 +253,7 @@ class DatagoClient:
                 f"{counts['delivered']} of the {running.promised} samples that uneven {self._config.uneven!r} promises of every rank "
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
             )
-        if running.run.delivered + counts["delivered"] == 0 and counts["failed"]:
+        if counts["delivered"] == running.run.delivered == 0 and counts["failed"]:
             last = self._last_failures[-1]
             raise SourceValueError(
                 f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
