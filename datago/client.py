@@ -130,7 +130,9 @@ class DatagoClient:
     def count(self):
         """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
         A folder is listed for that. Raises SourceError."""
-        source = open_source(self._config, resume.begin(self._config, self._epoch, *self._worker), Progress())
+        run = resume.begin(self._config, self._epoch, *self._worker)
+        run.draw()
+        source = open_source(self._config, run, Progress())
         source.open()
         return source.count()
 
