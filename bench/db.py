@@ -44,6 +44,11 @@ def downloads(urls, connections, seconds):
     return done / wall, used / done
 
 
+def client_of(url, connections, ordered=False):
+    source = {"sources": "", "page_size": 1000, "require_images": True, "api_url": url, "max_connections": connections}
+    return DatagoClient({"source_config": source, "ordered": ordered})
+
+
 def images(url, connections, seconds, ordered=False):
     """(images per second, CPU seconds per image); from the first one on. At the end the walk is begun again."""
     client, count = client_of(url, connections, ordered), 0
@@ -56,11 +61,6 @@ def images(url, connections, seconds, ordered=False):
             client.start()
     client.stop()
     return count / wall, (cpu() - used) / count
-
-
-def client_of(url, connections, ordered=False):
-    source = {"sources": "", "page_size": 1000, "require_images": True, "api_url": url, "max_connections": connections}
-    return DatagoClient({"source_config": source, "ordered": ordered})
 
 
 def states(url, connections):

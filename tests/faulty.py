@@ -95,7 +95,9 @@ class Faulty:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        for connection in self.open:
+        with self.lock:  # one that was on its way may still come in
+            connections = list(self.open)
+        for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:

@@ -25,6 +25,7 @@ class Window:
         self.known = None if start["last"] in start["missing"] else start["last"]
         self._progress, self._resume, self._after, self._last = progress, resume, start["after"], start["last"]
         self._missing = dict.fromkeys(start["missing"])  # those that have not come yet, in the order in which they will
+        self._found = 0  # how many of them have come: these have the first numbers
         self._records = {}  # number: the id, an id somewhere before it, and `last` once it is the last one handed out
         self._count, self._reached, self._most = 0, self._last, SLACK
         self._lock = threading.Lock()  # the walk goes on in one thread, another asks for the state
@@ -35,7 +36,9 @@ class Window:
         with self._lock:
             if identity in self._missing:
                 del self._missing[identity]
-                record = identity, self._after, self._last
+                self._found += 1
+                before, self._after = self._after, identity
+                record = identity, before, self._last
             else:
                 self._missing.clear()  # the walk is behind them: those that did not come are not there any more
                 before, self._reached = self._reached, identity or self._reached
@@ -53,10 +56,10 @@ class Window:
             done = self._progress.ranges()
             if not done:
                 return self._resume
-            end = done[-1][1]
+            last = self._records[done[-1][1] - 1][2]
+            end = max(done[-1][1], self._found)
             left = [self._records[number] for begin, behind in gaps(done, end) for number in range(begin, behind)]
-            last = self._records[end - 1][2]
-            after = self._after if self._missing else left[0][1] if left else last
+            after = left[0][1] if left else self._after if self._missing else last
             missing = [identity for identity, _, _ in left if identity is not None]
             return {"last": last, "after": after, "missing": [*missing, *self._missing]}
 
