@@ -43,7 +43,7 @@ cdef extern from *:
 cdef enum:
     CHUNK = 4096  # entries that are read without the GIL, at most
 
-IMAGES = tuple([(<bytes>dg_suffixes[i]).decode() for i in range(DG_SUFFIXES)])  # the suffixes of images, without dot
+IMAGES = frozenset([(<bytes>dg_suffixes[i]).decode() for i in range(DG_SUFFIXES)])  # the suffixes of images, without dot
 
 
 cdef bint is_image(const char *name) noexcept nogil:

@@ -132,7 +132,9 @@ class DatagoClient:
     def count(self):
         """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
         A folder is listed for that. Raises SourceError."""
-        source = open_source(self._config, resume.begin(self._config, self._epoch, *self._worker), Progress())
+        run = resume.begin(self._config, self._epoch, *self._worker)
+        run.draw()
+        source = open_source(self._config, run, Progress())
         source.open()
         return source.count()
 
@@ -265,7 +267,7 @@ class DatagoClient:
                 f"{counts['delivered']} of the {running.promised} samples that uneven {self._config.uneven!r} promises of every rank "
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
             )
-        if counts["delivered"] == 0 and counts["failed"]:
+        if counts["delivered"] == running.run.delivered == 0 and counts["failed"]:
             last = self._last_failures[-1]
             raise SourceValueError(
                 f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "

@@ -200,6 +200,8 @@ def _settle_order(top):
     if kind == "db":
         if top.seed is not None and source.random_sampling:
             raise ValueError(f"seed: got {top.seed}, wanted none with random_sampling: the server draws, and takes no seed")
+        if top.ordered and source.random_sampling:
+            raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
         if top.uneven != "keep":
             raise ValueError(f"uneven: got {top.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
         return

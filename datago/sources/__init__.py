@@ -17,7 +17,7 @@ A Source is made of a namespace with the checked `source_config` and what the cl
 
 An entry is a pair of the path (bytes) of an image file and its position, an Entry (a sample's fields and the bytes of its
 images), or a Failure for what the source itself could not read. A position is the number of a sample in its stream, the same
-in every pass with that seed and epoch; `progress`, a Progress, has those that were handed out.
+in every pass with that seed and epoch (db: in this pass); `progress`, a Progress, has those that were handed out.
 """
 
 from importlib import import_module
