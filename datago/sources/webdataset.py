@@ -49,9 +49,6 @@ class WebDatasetSource:
         self._lanes = None
         self.target = None
 
-    def count(self):
-        return None
-
     def open(self):
         """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
         config = self._config
