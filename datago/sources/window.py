@@ -70,4 +70,3 @@ class Window:
         left = [number for begin, behind in gaps(done, self._count) for number in range(begin, behind)]
         self._records = {number: self._records[number] for number in last + left}
         self._most = 2 * len(self._records) + SLACK
-
