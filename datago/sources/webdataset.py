@@ -48,10 +48,7 @@ class WebDatasetSource:
         self._cache = Cache(config.cache_dir, config.cache_size) if config.cache_dir else None
         self._lanes = None
         self.target = None
-<<<<<<< HEAD
         self.base = 0
-=======
->>>>>>> main
 
     def open(self):
         """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
