@@ -37,6 +37,7 @@ cdef extern from "image.h" nogil:
         int width, height, channels, step, depth
 
     dg_heap *dg_heap_new(size_t keep)
+    void dg_heap_trim(dg_heap *heap)
     void dg_heap_free(dg_heap *heap)
     dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     void dg_buffer_free(dg_buffer *buffer)

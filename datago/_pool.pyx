@@ -20,7 +20,7 @@ from posix.unistd cimport getpid
 from datago._pixels cimport (
     DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
     DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_error, dg_fail, dg_file_read, dg_format,
-    dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
+    dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
     dg_scratch, dg_scratch_free, dg_size, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._ring cimport (
@@ -397,6 +397,7 @@ cdef class Pool:
             if mine:
                 for i in range(self.started):
                     pthread_join(self.threads[i], NULL)
+                dg_heap_trim(engine.heap)  # the client may live on, and its next pass has a heap of its own
         if mine:
             while engine.left_over != NULL:
                 item = engine.left_over

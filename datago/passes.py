@@ -8,7 +8,9 @@ import weakref
 from datago import environment
 from datago._pool import Pool
 from datago._progress import Progress
+from datago.errors import SourceError
 from datago.sources import open_source
+from datago.threads import start_thread
 
 log = logging.getLogger("datago.client")
 
@@ -47,8 +49,12 @@ class Pass:
         self.error = None  # what ended the source, if it did not end by itself
         self._lock = threading.Lock()
         self._closed = False
-        self._feeder = threading.Thread(target=self._feed, name="datago feeder", daemon=True)
-        self._feeder.start()
+        try:
+            self._feeder = start_thread(self._feed, "datago feeder")
+        except SourceError:
+            self.pool.stop()
+            self.pool.join(STOP_GRACE)
+            raise
         _passes.add(self)
 
     def _feed(self):

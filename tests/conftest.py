@@ -14,6 +14,16 @@ from datago._progress import Progress
 from datago.sources import open_source
 
 
+tables = {}  # title -> lines that a test wants seen at the end of the run
+
+
+def pytest_terminal_summary(terminalreporter):
+    for title, lines in tables.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
 def photo(width, height, seed=0):
     """A smooth picture with some grain: uint8 of shape (height, width, 3)."""
     rng = numpy.random.default_rng(seed)

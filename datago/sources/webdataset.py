@@ -15,6 +15,7 @@ from datago.sources.addresses import redact, scheme_of
 from datago.sources.cache import Cache
 from datago.sources.remote import Stopped, open_stream
 from datago.sources.shards import ShardReader
+from datago.threads import start_threads
 
 log = logging.getLogger("datago.webdataset")
 
@@ -68,11 +69,11 @@ class WebDatasetSource:
             order = plan.permutation(len(self._shards), int.from_bytes(os.urandom(16)))
         waiting = deque(self._shards[index] for index in order)
         self._cache = Cache(self._config.cache_dir, self._config.cache_size) if self._config.cache_dir else None
-        self._readers = min(self._reader_count(), len(waiting))
+        self._readers = wanted = min(self._reader_count(), len(waiting))
         self._most = BATCHES_AHEAD * self._readers
-        threads = [threading.Thread(target=self._read, args=(waiting,), name="datago shards", daemon=True) for _ in range(self._readers)]
-        for thread in threads:
-            thread.start()
+        threads = start_threads(wanted, self._read, "datago shards", waiting)
+        with self._changed:
+            self._readers -= wanted - len(threads)
         try:
             yield from self._shuffled(self._arriving())
         finally:
