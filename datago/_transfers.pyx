@@ -66,7 +66,10 @@ cdef void say(char *text, const char *words) noexcept nogil:
 cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noexcept nogil:
     cdef Slot *slot = <Slot *>argument
     slot.heard = dg_now()
-    slot.head_ended = count <= 2 and data[0] in b"\r\n"  # the empty line
+    if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
+        slot.head_ended = True
+    elif count > 5 and strncasecmp(data, "HTTP/", 5) == 0:
+        slot.head_ended = False  # an informational answer came before
     return count
 
 
