@@ -2,6 +2,7 @@
 
 import atexit
 import logging
+import os
 import threading
 import time
 import weakref
@@ -134,6 +135,15 @@ class Pass:
         while not self._wait(3600):
             pass
         _reapers.discard(threading.current_thread())
+
+
+def _forget_all():
+    """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
+    _passes.clear()
+    _reapers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register
