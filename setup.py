@@ -94,6 +94,7 @@ def module(name, sources=()):
 setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
+        module("_budget"),
         module("_progress"),
         module("_ring"),
         module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),

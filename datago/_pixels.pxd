@@ -12,6 +12,7 @@ cdef extern from "status.h" nogil:
         DG_CANCELLED
         DG_NO_MEMORY
         DG_UNSUPPORTED
+        DG_TOO_LARGE
 
     ctypedef struct dg_error:
         dg_status status
@@ -116,6 +117,10 @@ cdef extern from "process.h" nogil:
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
                                 dg_size *bucket, dg_picture *picture, dg_error *error)
+
+
+cdef extern from "cost.h" nogil:
+    uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
 
 
 cdef extern from "color.h" nogil:

@@ -18,6 +18,7 @@ cdef struct Item:
     const char *name     # what a failure calls it
     dg_error error       # status DG_OK: good
     int64_t position     # see _progress.pxd; negative: the source has none for it
+    uint64_t encoded, pixels  # what it has of the budget, in bytes
     uint64_t number      # in the order in which the pool let items in
     Item *next           # in the list of what stop() found between the rings
     int part_count

@@ -5,7 +5,7 @@ def nothing():
     """The pool's counts before there is a pool."""
     ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
     counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "in_flight", "damaged", "threads"), 0)
-    return {**counts, "work_ring": ring, "ready_ring": dict(ring)}
+    return {**counts, "memory": dict.fromkeys(("limit", "in_flight", "peak"), 0), "work_ring": ring, "ready_ring": dict(ring)}
 
 
 def stats(counts, skips, failures, last_failures):

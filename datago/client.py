@@ -213,6 +213,8 @@ class DatagoClient:
             log.error("%s: %s: %s", printable(result.name), result.reason, result.text)
             if self._config.on_error == "raise":
                 raise sample_error(result)
+            if self._config.on_error != "skip":
+                self._config.on_error(result)
 
     def _finish(self, running):
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""
@@ -255,6 +257,7 @@ class DatagoClient:
             A dict: `seen` = `delivered` + `failed` + `skipped` + `in_flight` (integers); `failures` (reason → count);
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
+            `memory` (`limit`, `in_flight` and its `peak`: bytes; zeros without a memory_limit);
             `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).

@@ -70,8 +70,8 @@ class Pass:
             limit = self.promised = min(limit, max(0, self.source.target - run.delivered))
         threads = environment.worker_count(limit, run.workers)
         pool = Pool(
-            threads, self.source.work_ahead, config.samples_buffer_size, limit, config.max_file_bytes, config.image_config,
-            self._progress, config.ordered,
+            threads, self.source.work_ahead, config.samples_buffer_size, limit, config.max_file_bytes,
+            config.memory_limit or 0, config.image_config, self._progress, config.ordered,
         )  # fmt: skip
         if pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
