@@ -99,6 +99,7 @@ setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
         module("_folder"),
+        module("_budget"),
         module("_progress"),
         module("_ring"),
         module("_batch", sources("status", "image", "color", "color_*", "place*")),

@@ -1,7 +1,7 @@
 """datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL."""
 
 from datago._buckets import aspect_buckets
-from datago._sample import ImagePayload, LatentPayload, Sample
+from datago._sample import Failure, ImagePayload, LatentPayload, Sample
 from datago.client import DatagoClient
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
@@ -12,6 +12,7 @@ __all__ = [
     "DatagoClient",
     "DatagoError",
     "DatagoIterDataset",
+    "Failure",
     "ImagePayload",
     "LatentPayload",
     "Sample",

@@ -20,11 +20,15 @@ cdef struct Batcher:
     int64_t most_waiting # places taken in open batches, after which the fullest of them goes
     pthread_mutex_t lock # guards what follows
     Batch *open
+    Item *spent          # placed, and the bytes that they were decoded from are still there
     int64_t good, waiting
     uint64_t number      # of what goes into the ready ring next, where that is ordered
 
 cdef Batcher *batcher_new(dg_heap *heap, Ring *ready, size_t window) noexcept nogil  # window 0: in any order. NULL: no memory
 cdef void batcher_free(Batcher *batcher) noexcept                                    # with all that is still inside; holds the GIL
+# Lets go of the bytes that placed pictures were decoded from: in a batch they would wait with them. Called before any of its items is
+# freed; holds the GIL.
+cdef void batcher_release(Batcher *batcher) noexcept
 cdef void batcher_stop(Batcher *batcher) noexcept nogil                              # wakes who waits for a turn
 # Takes a processed item in. What the closed rings refused is put before `left` (linked by Item.next): the caller's again.
 cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil

@@ -6,7 +6,7 @@ from datago._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago._sample cimport Part, batch_free, item_free
+from datago._sample cimport Part, batch_free, item_free, item_release
 from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock
 
 
@@ -30,6 +30,7 @@ cdef void batcher_free(Batcher *batcher) noexcept:
     cdef void *item
     if batcher == NULL:
         return
+    batcher_release(batcher)
     while batcher.open != NULL:
         batch = batcher.open
         batcher.open = batch.next
@@ -41,6 +42,19 @@ cdef void batcher_free(Batcher *batcher) noexcept:
     ring_free(batcher.turns)
     pthread_mutex_destroy(&batcher.lock)
     PyMem_RawFree(batcher)
+
+
+cdef void batcher_release(Batcher *batcher) noexcept:
+    cdef Item *item
+    if batcher == NULL or batcher.spent == NULL:
+        return
+    pthread_mutex_lock(&batcher.lock)
+    item = batcher.spent
+    while item != NULL:
+        item_release(item)
+        item = item.next
+    batcher.spent = NULL
+    pthread_mutex_unlock(&batcher.lock)
 
 
 cdef void batcher_stop(Batcher *batcher) noexcept nogil:
@@ -165,6 +179,8 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
     pthread_mutex_lock(&batcher.lock)
+    item.next = batcher.spent
+    batcher.spent = item
     batch.filled += 1
     if batch.closed and batch.filled == batch.taken:
         put(out, batch.carrier)

@@ -13,6 +13,7 @@ cdef extern from "status.h" nogil:
         DG_NO_MEMORY
         DG_UNSUPPORTED
         DG_SAMPLE
+        DG_TOO_LARGE
 
     ctypedef struct dg_error:
         dg_status status
@@ -38,6 +39,7 @@ cdef extern from "image.h" nogil:
         int width, height, channels, step, depth
 
     dg_heap *dg_heap_new(size_t keep)
+    void dg_heap_trim(dg_heap *heap)
     void dg_heap_free(dg_heap *heap)
     dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     void dg_buffer_free(dg_buffer *buffer)
@@ -153,6 +155,10 @@ cdef extern from "process.h" nogil:
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
                                 dg_crop *crop, dg_picture *picture, dg_error *error)
+
+
+cdef extern from "cost.h" nogil:
+    uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
 
 
 cdef extern from "color.h" nogil:

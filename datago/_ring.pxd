@@ -30,6 +30,8 @@ cdef struct Ring:
     bint placed           # filled by ring_place
     size_t poppers        # threads asleep on not_empty; nobody is signalled when nobody sleeps
     size_t pushers        # threads asleep on not_full
+    bint pop_woken        # one of them was woken, and does not run yet
+    bint push_woken
     RingCounts counts
 
 cdef Ring *ring_new(size_t capacity) noexcept nogil   # NULL when memory is short

@@ -23,6 +23,7 @@ cdef struct Item:
     const char *drawn    # what names it when something is drawn for it: no machine's folders or hosts
     dg_error error       # status DG_OK: good
     int64_t position     # see _progress.pxd; negative: the source has none for it
+    uint64_t encoded, pixels  # what it has of the budget, in bytes
     uint64_t number      # in the order in which the pool let items in
     Item *next           # in the list of what stop() found between the rings
     int part_count
@@ -40,5 +41,6 @@ cdef struct Batch:
 
 cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/__init__.py
 cdef void item_free(Item *item) noexcept       # with the batch that it carries
+cdef void item_release(Item *item) noexcept    # lets go of the encoded bytes: they are decoded
 cdef void batch_free(Batch *batch) noexcept    # with its carrier and items
 cdef object item_result(Item *item, bint convert)  # a Sample, its dict if `convert`, a Failure or a SampleBatch; frees `item`

@@ -344,9 +344,13 @@ cdef class SampleBatch:
 
 
 cdef class Failure:
-    """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`.
+    """An item that gave no sample: what `on_error` is called with, and what a source yields in its place.
 
-    `position` is that of an Entry.
+    Attributes:
+        name: the path; `shard:key`; `source:id`; or a shard's or folder's own name. Urls are without their query.
+        reason: a key of stats()["failures"].
+        text: what is wrong, on one line; may be empty.
+        position: that of an Entry; the sources' own.
     """
 
     cdef readonly object name
@@ -475,6 +479,16 @@ cdef void item_free(Item *item) noexcept:
     PyMem_RawFree(item)
 
 
+cdef void item_release(Item *item) noexcept:
+    cdef Entry entry
+    cdef int i
+    for i in range(item.part_count):
+        PyBuffer_Release(&item.parts[i].data)
+    if item.entry != NULL:
+        entry = <Entry>item.entry
+        entry.images = [(role, name, None) for role, name, _ in entry.images]
+
+
 cdef void batch_free(Batch *batch) noexcept:
     cdef int i
     for i in range(batch.taken):
@@ -500,37 +514,45 @@ cdef ImagePayload payload_of(dg_picture *picture):
 
 
 cdef object item_result(Item *item, bint convert):
-    cdef Sample sample
-    cdef Entry entry
-    cdef int i
     try:
         if item.part_count == 0 and item.batch != NULL:
             return batch_result(item.batch)
         if item.error.status != DG_OK:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
-        sample = Sample.__new__(Sample)
-        sample.masks, sample.additional_images, sample.latents = {}, {}, {}
-        if item.entry == NULL:
-            sample.id = os.fsdecode(item.name)
-            sample.source = "filesystem"
-            sample.attributes = "{}"
-            sample.coca_embedding, sample.tags = [], []
-            sample.image = payload_of(&item.parts[0].picture)
-        else:
-            entry = <Entry>item.entry
-            sample.id, sample.source, sample.attributes = entry.id, entry.source, entry.attributes
-            sample.duplicate_state = entry.duplicate_state
-            sample.coca_embedding, sample.tags = entry.coca_embedding, entry.tags
-            sample.image = ImagePayload.__new__(ImagePayload)
-            (<ImagePayload>sample.image)._data = b""
-            for key, data in entry.latents.items():
-                sample.latents[key] = LatentPayload(bytes(data))
-            for i in range(item.part_count):
-                place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
-        return auto_convert(sample) if convert else sample
+        return item_sample(item, convert)
+    except MemoryError:
+        return Failure(os.fsdecode(item.name), "no_memory", "no memory to hand it out")
+    except Exception as error:
+        return Failure(os.fsdecode(item.name), "sample", f"it cannot be handed out: {type(error).__name__}: {error}")
     finally:
         item_free(item)
+
+
+cdef object item_sample(Item *item, bint convert):
+    cdef Sample sample
+    cdef Entry entry
+    cdef int i
+    sample = Sample.__new__(Sample)
+    sample.masks, sample.additional_images, sample.latents = {}, {}, {}
+    if item.entry == NULL:
+        sample.id = os.fsdecode(item.name)
+        sample.source = "filesystem"
+        sample.attributes = "{}"
+        sample.coca_embedding, sample.tags = [], []
+        sample.image = payload_of(&item.parts[0].picture)
+    else:
+        entry = <Entry>item.entry
+        sample.id, sample.source, sample.attributes = entry.id, entry.source, entry.attributes
+        sample.duplicate_state = entry.duplicate_state
+        sample.coca_embedding, sample.tags = entry.coca_embedding, entry.tags
+        sample.image = ImagePayload.__new__(ImagePayload)
+        (<ImagePayload>sample.image)._data = b""
+        for key, data in entry.latents.items():
+            sample.latents[key] = LatentPayload(bytes(data))
+        for i in range(item.part_count):
+            place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
+    return auto_convert(sample) if convert else sample
 
 
 cdef SampleBatch batch_result(Batch *batch):

@@ -4,7 +4,6 @@ import copy
 import logging
 import os
 import threading
-from collections import deque
 
 from datago import accounts, ranks, resume
 from datago import config as configuration
@@ -15,8 +14,6 @@ from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
 
 log = logging.getLogger("datago.client")
-
-FAILURES_KEPT = 16
 
 
 class DatagoClient:
@@ -41,33 +38,41 @@ class DatagoClient:
 
     def _reset(self):
         self._lock = threading.RLock()
+        self._starting = threading.Lock()  # held while a source opens, which may take long; taken before _lock
         self._pass = None
         self._pid = None  # the process that started the pass: only there are its threads
         self._ended = False
-        self._failures = {}
-        self._last_failures = deque(maxlen=FAILURES_KEPT)
-        self._dropped = []
 
     # ---- lifetime ----
 
     def start(self):
-        """Starts a pass from the beginning and prefetches at once; does nothing while one runs.
+        """Starts a pass from the beginning and prefetches at once; does nothing while one runs. `stop()` ends it while it still
+        looks at its source.
 
         Raises:
             SourceError: the source is not there.
             OSError: no worker thread could be started.
         """
         self._check_process()
-        with self._lock:
-            if self._pass is not None and not self._ended:
-                return
-            self._failures.clear()
-            self._last_failures.clear()
-            self._dropped.clear()
-            self._pass = Pass(self._config, self._next_run())
-            self._resumed = None
-            self._pid = os.getpid()
-            self._ended = False
+        with self._starting:
+            with self._lock:
+                before = self._pass, self._ended
+                if self._pass is not None and not self._ended:
+                    return
+                running = self._pass = Pass(self._config, self._next_run())
+                self._pid = os.getpid()
+                self._ended = False
+            try:
+                running.open()
+            except BaseException:
+                running.close(STOP_GRACE)
+                with self._lock:
+                    if self._pass is running:
+                        self._pass, self._ended = before
+                raise
+            with self._lock:
+                if self._pass is running:
+                    self._resumed = None
 
     def stop(self):
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
@@ -160,8 +165,9 @@ class DatagoClient:
         SourceError where a source has no order that can be resumed.
         """
         with self._lock:
-            if self._resumed is None and self._pass is not None and not (self._ended and self._pass.run.epoch != self._epoch):
-                return self._pass.state()
+            running = self._pass
+            if self._resumed is None and running and running.pool and not (self._ended and running.run.epoch != self._epoch):
+                return running.state()
             run = self._next_run()
             return run.state(self._config.source_type, 0, run.resume)
 
@@ -211,12 +217,13 @@ class DatagoClient:
 
     def _next(self, convert, timeout):
         running = self._pass
-        if running is None or self._pid != os.getpid():
+        if running is None or running.pool is None or self._pid != os.getpid():
             self._check_process()
-            if self._ended:
-                return None
-            self.start()
+            if not self._ended:
+                self.start()
             running = self._pass
+            if running is None or running.pool is None:
+                return None  # stopped before it began
         if self._ended:
             return None
         while True:
@@ -228,24 +235,20 @@ class DatagoClient:
             if result is None:
                 return self._finish(running)
             if isinstance(result, SampleBatch) and result.dropped:
-                self._drop(result)
+                self._drop(running, result)
                 continue
             if not isinstance(result, Failure):
                 return result
-            self._note(result)
+            running.note(result)
+            log.error("%s: %s: %s", printable(result.name), result.reason, result.text)
             if self._config.on_error == "raise":
                 raise sample_error(result)
+            if self._config.on_error != "skip":
+                self._config.on_error(result)
 
-    def _note(self, failure):
-        with self._lock:
-            self._failures[failure.reason] = self._failures.get(failure.reason, 0) + 1
-            self._last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
-        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
-
-    def _drop(self, batch):
+    def _drop(self, running, batch):
         names = [sample.id for sample in batch.samples]
-        with self._lock:
-            self._dropped += names
+        running.note_dropped(names)
         text = ", ".join(map(printable, names))
         log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
@@ -268,7 +271,7 @@ class DatagoClient:
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
             )
         if counts["delivered"] == running.run.delivered == 0 and counts["failed"]:
-            last = self._last_failures[-1]
+            last = running.last_failures[-1]
             raise SourceValueError(
                 f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
                 f"{last['reason']}: {last['text']}"
@@ -292,13 +295,10 @@ class DatagoClient:
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
             `dropped` (ids of samples that made no full batch, where `remainder` is "drop");
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
+            `memory` (`limit`, `in_flight` and its `peak`: bytes; zeros without a memory_limit);
             `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """
-        with self._lock:
-            running = self._pass
-            failures, last, dropped = dict(self._failures), list(self._last_failures), list(self._dropped)
-        counts = running.pool.counts() if running is not None else accounts.nothing()
-        skips = dict(running.source.skipped) if running is not None else {}
-        return {**accounts.stats(counts, skips, failures, last), "dropped": dropped}
+        running = self._pass
+        return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])

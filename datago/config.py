@@ -5,7 +5,6 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 
 import json
 import math
-import math
 import os
 import warnings
 from types import SimpleNamespace
@@ -45,6 +44,8 @@ OBJECT = (lambda value: isinstance(value, dict)), "an object"
 YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
 RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
 WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
+POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
+SECONDS = (lambda value: value == 0 or number(0)[0](value)), "a number of at least 0"
 UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
 
 
@@ -77,8 +78,10 @@ TOP = {
     "image_config": (OBJECT, None),
     "limit": (integer(1), MOST),
     "samples_buffer_size": (integer(1, 2**20), 64),
-    "on_error": (choice("skip", "raise"), "skip"),
+    "on_error": (POLICY, "skip"),
     "max_file_bytes": (integer(1), 2**30),
+    "memory_limit": (integer(1), None),
+    "log_period": (SECONDS, 0),
     "seed": (integer(0, 2**64 - 1), None),
     "epoch": (integer(0), 0),
     "ordered": (BOOL, False),

@@ -3,12 +3,13 @@
 from datago._sample import Failure
 
 
-def decode(data, max_pixels):
+def decode(data, max_pixels, most):
     """Decodes the first frame of an image.
 
     Args:
         data: the file's bytes, a memoryview that is only valid during the call.
         max_pixels: width x height beyond which the picture is refused.
+        most: what memory_limit allows of that.
 
     Returns:
         (pixels, width, height, channels, depth, orientation): bytes of interleaved samples without padding (16-bit ones in
@@ -22,8 +23,9 @@ def decode(data, max_pixels):
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
-            if width * height > max_pixels:
-                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, max_pixels is {max_pixels}")
+            if width * height > min(max_pixels, most):
+                limit = f"max_pixels is {max_pixels}" if width * height > max_pixels else f"memory_limit allows {most}"
+                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, {limit}")
             image.load()  # this turns a TIFF already, and its EXIF then says so
             orientation = image.getexif().get(0x0112, 1)
             pixels, channels, depth = _samples(image)

@@ -2,18 +2,25 @@
 
 import atexit
 import logging
+import os
 import threading
+import time
 import weakref
+from collections import deque
 
-from datago import environment
+from datago import accounts, environment
 from datago._pool import Pool
 from datago._progress import Progress
+from datago.errors import SourceError
 from datago.sources import open_source
+from datago.sources.waiting import Stopped
+from datago.threads import start_thread
 
 log = logging.getLogger("datago.client")
 
 STOP_GRACE = 0.5   # seconds that stop() waits for work in flight before a reaper takes over
 DROP_GRACE = 0.1   # the same when a client is dropped, or the interpreter ends
+FAILURES_KEPT = 16
 
 _passes = weakref.WeakSet()
 _reapers = set()  # threads that wait for a stopped pass to get out of a system call
@@ -25,74 +32,125 @@ def live_cleanup_threads():
 
 
 class Pass:
-    """From birth to the last thread's leaving. OPEN → CLOSING → CLOSED, by `close` alone."""
+    """From birth to the last thread's leaving: NEW → OPEN → CLOSING → CLOSED, by `open` and `close` alone."""
 
     def __init__(self, config, run):
         run.draw()
-        self.run, self._source_type = run, config.source_type
-        progress = Progress()
-        self.source = open_source(config, run, progress)
-        self.source.open()
-        self.limit = run.left(config.limit)
+        self.run, self._config = run, config
+        self._progress = Progress()
+        self.source = open_source(config, run, self._progress)
+        self.pool = None      # until it is open
         self.promised = None  # good samples that other ranks count on
-        if self.source.target is not None:
-            self.limit = self.promised = min(self.limit, max(0, self.source.target - run.delivered))
-        threads = environment.worker_count(self.limit, run.workers)
-        ready = config.samples_buffer_size if config.batch is None else max(2, config.samples_buffer_size // config.batch.size)
-        self.pool = Pool(
-            threads, self.source.work_ahead, ready, self.limit, config.max_file_bytes, config.image_config,
-            progress, config.ordered, run.seed, run.epoch, self.source.base, config.batch,
-        )  # fmt: skip
-        if self.pool.thread_count < threads:
-            log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
-        self.error = None  # what ended the source, if it did not end by itself
-        self.ended = False  # the reader was told that this is the end
-        self._lock = threading.Lock()
+        self.error = None     # what ended the source, if it did not end by itself
+        self.ended = False    # the reader was told that this is the end
+        self.failures = {}    # reason -> count
+        self.last_failures = deque(maxlen=FAILURES_KEPT)
+        self.dropped = []     # ids of samples that made no full batch
+        self._lock = threading.RLock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
+        self._feeder = None
         self._closed = False
-        self._feeder = threading.Thread(target=self._feed, name="datago feeder", daemon=True)
-        self._feeder.start()
-        _passes.add(self)
 
-    def _feed(self):
+    def open(self):
+        """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
+
+        Raises:
+            SourceError: the source is not there, or no thread can be started.
+        """
+        _passes.add(self)
+        try:
+            self.source.open()
+        except Stopped:
+            return
+        with self._lock:
+            if not self._closed:
+                self._start()
+
+    def _start(self):
+        config, run = self._config, self.run
+        limit = run.left(config.limit)
+        if self.source.target is not None:
+            limit = self.promised = min(limit, max(0, self.source.target - run.delivered))
+        threads = environment.worker_count(limit, run.workers)
+        ready = config.samples_buffer_size if config.batch is None else max(2, config.samples_buffer_size // config.batch.size)
+        pool = Pool(
+            threads, self.source.work_ahead, ready, limit, config.max_file_bytes, config.memory_limit or 0, config.image_config,
+            self._progress, config.ordered, run.seed, run.epoch, self.source.base, config.batch,
+        )  # fmt: skip
+        if pool.thread_count < threads:
+            log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
+        try:
+            self._feeder = start_thread(self._feed, "datago feeder", pool)
+        except SourceError:
+            pool.stop()
+            pool.join(STOP_GRACE)
+            raise
+        self.pool = pool
+
+    def _feed(self, pool):
         try:
             for batch in self.source.batches():
-                if not self.pool.submit(batch):
+                if not pool.submit(batch):
                     break
         except BaseException as error:
             self.error = error
         finally:
-            self.pool.finish()
+            pool.finish()
+
+    def note(self, failure):
+        """Counts a Failure."""
+        with self._lock:
+            self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
+            self.last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
+
+    def note_dropped(self, names):
+        with self._lock:
+            self.dropped += names
+
+    def stats(self):
+        """See DatagoClient.stats."""
+        with self._lock:
+            failures, last, dropped = dict(self.failures), list(self.last_failures), list(self.dropped)
+        counts = self.pool.counts() if self.pool is not None else accounts.nothing()
+        return accounts.stats(counts, dict(self.source.skipped), failures, last, dropped)
 
     def state(self):
         """The state dict of this moment."""
-        return self.run.state(self._source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
+        return self.run.state(self._config.source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace):
         """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
         self.source.stop()
-        self.pool.stop()
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._wait(grace):
+            first, self._closed = not self._closed, True
+        if self.pool is None:
+            return
+        self.pool.stop()
+        if not first or self._wait(grace):
             return
         log.warning("work is still in flight %.1f s after stop; a background thread waits for it", grace)
-        reaper = threading.Thread(target=self._reap, name="datago reaper", daemon=True)
         try:
-            reaper.start()
-        except RuntimeError:  # the interpreter is on its way out: the process takes the threads along
-            return
-        _reapers.add(reaper)
+            _reapers.add(start_thread(self._reap, "datago reaper"))
+        except SourceError:  # the interpreter is on its way out, and the process takes the threads along; or there are too many
+            pass
 
     def _wait(self, grace):
+        end = time.monotonic() + grace
         self._feeder.join(grace)
-        return self.pool.join(grace) and not self._feeder.is_alive()
+        return self.pool.join(max(0, end - time.monotonic())) and not self._feeder.is_alive()
 
     def _reap(self):
         while not self._wait(3600):
             pass
         _reapers.discard(threading.current_thread())
+
+
+def _forget_all():
+    """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
+    _passes.clear()
+    _reapers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register

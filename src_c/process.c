@@ -234,7 +234,7 @@ static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, c
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
                      dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error)
 {
-    dg_header header = {0, 0, 1};
+    dg_header header = {.orientation = 1};
     dg_status status;
     dg_process_options own = *options;
     memset(picture, 0, sizeof *picture);

@@ -22,6 +22,16 @@ settings.register_profile("datago", deadline=None)  # a busy machine is no failu
 settings.load_profile("datago")
 
 
+tables = {}  # title -> lines that a test wants seen at the end of the run
+
+
+def pytest_terminal_summary(terminalreporter):
+    for title, lines in tables.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
 def photo(width, height, seed=0):
     """A smooth picture with some grain: uint8 of shape (height, width, 3)."""
     rng = numpy.random.default_rng(seed)

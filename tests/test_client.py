@@ -69,6 +69,43 @@ def test_on_error_raise_names_the_file_and_goes_on(folder):
     assert isinstance(bad[0], ValueError) and "000.jpg: empty" in str(bad[0])
 
 
+def test_on_error_may_be_a_function(folder):
+    (folder / "d0" / "000.jpg").write_bytes(b"")
+    (folder / "d1" / "001.jpg").write_bytes(b"junk")
+    seen, threads = [], set()
+
+    def note(failure):
+        seen.append((os.path.basename(failure.name), failure.reason, failure.text[:10]))
+        threads.add(threading.current_thread())
+
+    samples, stats = read(config(folder, on_error=note))
+    assert sorted(seen) == [("000.jpg", "empty", "no bytes"), ("001.jpg", "unsupported", "unknown co")]
+    assert len(samples) == 18 and stats["failed"] == 2 and threads == {threading.current_thread()}
+
+
+def test_what_that_function_raises_reaches_the_reader(folder):
+    class Mine(Exception):
+        pass
+
+    def refuse(failure):
+        assert isinstance(failure, datago.Failure)
+        raise Mine(failure.reason)
+
+    for name in ("d0/000.jpg", "d1/001.jpg"):
+        (folder / name).write_bytes(b"")
+    client, good, bad = DatagoClient(config(folder, on_error=refuse)), 0, 0
+    while True:
+        try:
+            if client.get_sample(timeout=20) is None:
+                break
+            good += 1
+        except Mine as error:
+            assert str(error) == "empty"
+            bad += 1
+    assert (good, bad) == (18, 2)
+    check_accounts(client.stats())
+
+
 def test_nothing_but_failures_is_an_error(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(b"junk")
@@ -86,7 +123,7 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
     from datago._pool import Pool
     from datago._progress import Progress
 
-    pool = Pool(1, 4, 4, 100, 2**30, parsing.parse(config(tmp_path)).image_config, Progress(), False)
+    pool = Pool(1, 4, 4, 100, 2**30, 0, parsing.parse(config(tmp_path)).image_config, Progress(), False)
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)

@@ -96,7 +96,7 @@ def test_files_that_change_after_they_were_listed(tmp_path):
     from datago._pool import Pool
     from datago._progress import Progress
 
-    pool = Pool(2, 8, 8, 100, 2**30, configuration.parse(config(tmp_path)).image_config, Progress(), False)
+    pool = Pool(2, 8, 8, 100, 2**30, 0, configuration.parse(config(tmp_path)).image_config, Progress(), False)
     pool.submit(listed)
     pool.finish()
     results = []

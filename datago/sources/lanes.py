@@ -7,7 +7,9 @@ import threading
 from collections import deque
 from contextlib import closing
 
+from datago.errors import SourceOSError
 from datago.sources.waiting import Stopped
+from datago.threads import start_thread
 
 AHEAD = 2   # batches of each lane that wait; a batch is what one block held
 BATCH = 32  # entries that leave at once where lanes take turns
@@ -28,9 +30,7 @@ class Lanes:
         self._queues = [deque() for _ in waiting]
         self._running = {lane for lane, own in enumerate(waiting) if own}
         self._error = None
-        self._threads = [
-            threading.Thread(target=self._run, args=(lane, waiting[lane]), name="datago shards", daemon=True) for lane in self._running
-        ]
+        self._waiting, self._threads = waiting, []
 
     def wake(self):
         with self._lock:
@@ -41,18 +41,28 @@ class Lanes:
         """Yields batches as they come; or in an order that does not depend on time: one entry of each lane in turn, from lane
         `first` on, where a lane that has no more drops out. What ended a lane is raised behind what the others had."""
         try:
-            for thread in self._threads:
-                thread.start()
+            self._start(all_of_them=first is not None)
             yield from self._arriving() if first is None else self._in_turn(first)
         finally:
             if self._running:  # nobody wants the rest
                 self._stop.set()
             self.wake()
             for thread in self._threads:
-                if thread.ident is not None:
-                    thread.join()
+                thread.join()
         if self._error is not None:
             raise self._error
+
+    def _start(self, all_of_them):
+        """A thread for each lane. Where the order does not rest on them, those that the system allows will do."""
+        for lane in sorted(self._running):
+            try:
+                self._threads.append(start_thread(self._run, "datago shards", lane, self._waiting[lane]))
+            except SourceOSError:
+                if all_of_them or not self._threads:
+                    self._running.clear()
+                    raise
+                with self._lock:
+                    self._running.discard(lane)
 
     def _arriving(self):
         lanes = deque(range(len(self._queues)))

@@ -10,6 +10,7 @@ from datago._fetch import redacted
 from datago.errors import SourceError, SourceOSError, SourceValueError
 from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
+from datago.threads import start_thread
 
 BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
 HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
@@ -35,7 +36,7 @@ class Pages:
 
     def start(self):
         # It may be inside a request that takes its time when everything else is over: nobody waits for it.
-        threading.Thread(target=self._run, name="datago pages", daemon=True).start()
+        start_thread(self._run, "datago pages")
 
     def get(self, timeout):
         """(records, url) of the next page, or None if there is none yet, or no more (then `ended` is set)."""
