@@ -14,8 +14,9 @@ enum { ROWS_AT_ONCE = 16 };
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
 
-/* Pixels on either side of what is needed that are decoded too. Fancy upsampling mixes a chroma sample with its neighbours and thinks
- * that there are none beyond the first and last column, and above the first row, that it is given; 4:2:0 needs one pixel. */
+/* Pixels on either side of what is needed that are decoded too. Fancy upsampling mixes a chroma sample with its neighbours, and thinks
+ * that there are none beyond the columns, and above the rows, that it is given: 4:2:0 needs one pixel. It also wants no fewer than
+ * three columns of chroma, or it is done otherwise. */
 #define DG_JPEG_MARGIN 4
 
 /* Grain of full-size pixels over that at a reduced size, as a power of the reduction: 1 were it white and the coder kind. */
