@@ -5,11 +5,11 @@ import logging
 import os
 import threading
 
-from datago import accounts, ranks, resume
+from datago import accounts, metrics, ranks, resume
 from datago import config as configuration
 from datago._progress import Progress
 from datago._sample import Failure, SampleBatch
-from datago.errors import SourceValueError, printable, sample_error
+from datago.errors import printable, sample_error
 from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
 
@@ -261,21 +261,7 @@ class DatagoClient:
         if not first:
             return None
         running.close(STOP_GRACE)
-        if running.error is not None:
-            raise running.error
-        running.ended = True
-        counts = running.pool.counts()
-        if running.promised is not None and counts["delivered"] + counts["dropped"] < running.promised:
-            raise SourceValueError(
-                f"{counts['delivered']} of the {running.promised} samples that uneven {self._config.uneven!r} promises of every rank "
-                f"could be had; {counts['failed']} failed, and there are no others in their place"
-            )
-        if counts["delivered"] == running.run.delivered == 0 and counts["failed"]:
-            last = running.last_failures[-1]
-            raise SourceValueError(
-                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
-                f"{last['reason']}: {last['text']}"
-            )
+        running.conclude()
         return None
 
     def __iter__(self):
@@ -302,3 +288,10 @@ class DatagoClient:
         """
         running = self._pass
         return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])
+
+    def metrics(self, **labels):
+        """`stats()` as OpenMetrics text, for Prometheus and its kin: families datago_…, with `labels` on every sample.
+
+        It is for the body of an answer of the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+        """
+        return metrics.openmetrics(self.stats(), labels)

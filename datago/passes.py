@@ -8,10 +8,10 @@ import time
 import weakref
 from collections import deque
 
-from datago import accounts, environment
+from datago import accounts, environment, metrics
 from datago._pool import Pool
 from datago._progress import Progress
-from datago.errors import SourceError
+from datago.errors import SourceError, SourceValueError, printable
 from datago.sources import open_source
 from datago.sources.waiting import Stopped
 from datago.threads import start_thread
@@ -47,8 +47,9 @@ class Pass:
         self.last_failures = deque(maxlen=FAILURES_KEPT)
         self.dropped = []     # ids of samples that made no full batch
         self._lock = threading.RLock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
-        self._feeder = None
+        self._threads = []
         self._closed = False
+        self._over = threading.Event()
 
     def open(self):
         """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
@@ -79,12 +80,14 @@ class Pass:
         if pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
         try:
-            self._feeder = start_thread(self._feed, "datago feeder", pool)
+            self._threads.append(start_thread(self._feed, "datago feeder", pool))
         except SourceError:
             pool.stop()
             pool.join(STOP_GRACE)
             raise
         self.pool = pool
+        if config.log_period:
+            self._threads.append(start_thread(self._report, "datago log"))
 
     def _feed(self, pool):
         try:
@@ -95,6 +98,15 @@ class Pass:
             self.error = error
         finally:
             pool.finish()
+
+    def _report(self):
+        """Logs how it goes, once a period and at the end."""
+        before, then, over = self.stats(), time.monotonic(), False
+        while not over:
+            over = self._over.wait(self._config.log_period)
+            now, stats = time.monotonic(), self.stats()
+            log.info("%s", metrics.line(stats, before, now - then))
+            before, then = stats, now
 
     def note(self, failure):
         """Counts a Failure."""
@@ -113,6 +125,24 @@ class Pass:
         counts = self.pool.counts() if self.pool is not None else accounts.nothing()
         return accounts.stats(counts, dict(self.source.skipped), failures, last, dropped)
 
+    def conclude(self):
+        """At the end of the stream: raises what ended it, if it did not end well."""
+        if self.error is not None:
+            raise self.error
+        self.ended = True
+        counts = self.pool.counts()
+        if self.promised is not None and counts["delivered"] + counts["dropped"] < self.promised:
+            raise SourceValueError(
+                f"{counts['delivered']} of the {self.promised} samples that uneven {self._config.uneven!r} promises of every rank "
+                f"could be had; {counts['failed']} failed, and there are no others in their place"
+            )
+        if counts["delivered"] == self.run.delivered == 0 and counts["failed"]:
+            last = self.last_failures[-1]
+            raise SourceValueError(
+                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
+                f"{last['reason']}: {last['text']}"
+            )
+
     def state(self):
         """The state dict of this moment."""
         return self.run.state(self._config.source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
@@ -124,6 +154,7 @@ class Pass:
             first, self._closed = not self._closed, True
         if self.pool is None:
             return
+        self._over.set()
         self.pool.stop()
         if not first or self._wait(grace):
             return
@@ -135,8 +166,9 @@ class Pass:
 
     def _wait(self, grace):
         end = time.monotonic() + grace
-        self._feeder.join(grace)
-        return self.pool.join(max(0, end - time.monotonic())) and not self._feeder.is_alive()
+        for thread in self._threads:
+            thread.join(max(0, end - time.monotonic()))
+        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in self._threads)
 
     def _reap(self):
         while not self._wait(3600):

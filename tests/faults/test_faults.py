@@ -18,7 +18,7 @@ from album import CACHED, COLUMNS, DB, FILE, GROUP, GROUPS, HTTP, PAGE, TAR, VIC
 from conftest import tables
 from processes import CACHES, PROCESSES, cache_cell, process_cell
 from reading import LIMIT, drain
-from table import ARCHIVES, DISK, NETWORK, PICTURES, moved
+from table import ARCHIVES, DISK, JUNK, NETWORK, PICTURES, moved
 
 from datago import DatagoClient
 
@@ -156,6 +156,14 @@ def test_cell(cell, runs):
         raise result
     lost = 12 - len(result["found"])
     verdicts[cell] = f"{f'{lost} lost' if lost else 'whole'}{' + error' if result['error'] else ''} {result['seconds']:.1f} s"
+
+
+@pytest.mark.parametrize("column", (FILE, TAR, HTTP, DB))
+def test_an_epoch_that_delivers_nothing_is_an_error(column, tmp_path):
+    (tmp_path / "x").mkdir()
+    result = streamed(column, tmp_path / "x", dict.fromkeys(FILES, JUNK))
+    assert result["error"].startswith("SourceValueError: none of the 12 items of the source gave a sample; the last: ")
+    assert result["stats"]["failures"] == {"unsupported": 12} and result["stats"]["seen"] == 12
 
 
 def render(verdicts):
