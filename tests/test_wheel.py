@@ -1,7 +1,8 @@
 """What a wheel holds and does: built from the sdist's contents alone, without a network; repaired; looked through; installed; tried.
 
-It has the system's libraries, which auditwheel brings along, or static ones from DATAGO_DEPS_PREFIX. `make wheel` does the latter, keeps what
-is made in DATAGO_DIST and runs all of the tests that cibuildwheel does. The programs are those of the dependency group `wheel`.
+It has the system's libraries, which auditwheel brings along, or static ones from DATAGO_DEPS_PREFIX. `make wheel` does the latter,
+keeps what is made in DATAGO_DIST and runs all of the tests that cibuildwheel runs. The programs are those of the dependency
+group `wheel`.
 """
 
 import importlib.util
@@ -63,13 +64,13 @@ def unpacked(wheel, tmp_path_factory):
 
 
 def test_what_it_holds(wheel, unpacked):
-    assert wheel.name.startswith("datago-") and "-cp311-abi3-manylinux_2_" in wheel.name
+    assert re.fullmatch(r"datago-[\d.]+-cp311-abi3-m(any|us)llinux_\d+_\d+_\w+\.whl", wheel.name)
     kinds = {path.suffix for path in (unpacked / "datago").rglob("*.*")}
     assert kinds == {".py", ".pyi", ".so"} | {path.suffix for path in (ROOT / "datago").glob("py.typed")}
     texts = {path.name for path in unpacked.glob("*.dist-info/licenses/licenses/*")}
     assert texts == set(os.listdir(ROOT / "licenses"))
     built = re.findall(r"^([\w-]+) [\w.]+ [0-9a-f]{64} https://", (ROOT / "tools" / "build_deps.sh").read_text(), re.M)
-    assert len(built) == 6 and all(any(text.startswith(name) for text in texts) for name in built)
+    assert built and all(any(text.startswith(name) for text in texts) for name in built)
 
 
 def test_nothing_of_it_meets_others(unpacked):
@@ -171,8 +172,8 @@ def test_beside_others(wheel, tmp_path, direction):
 )
 def test_what_cibuildwheel_builds(platform, arch, kinds):
     told = tool("cibuildwheel", "--print-build-identifiers", "--platform", platform, "--archs", arch, cwd=ROOT)
-    pythons = ["cp311", "cp312", "cp313", "cp314", "cp314t"]
-    assert set(told.split()) == {f"{python}-{kind}_{arch}" for python in pythons for kind in kinds}
+    versions = ["cp311", "cp312", "cp313", "cp314", "cp314t"]
+    assert set(told.split()) == {f"{version}-{kind}_{arch}" for version in versions for kind in kinds}
 
 
 def test_workflows():
