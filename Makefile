@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
-.PHONY: demo test build bench clean
+.PHONY: demo test build bench wheel clean
 demo: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/demo.py .demo/pictures
@@ -27,5 +27,12 @@ bench: build
 	.venv/bin/python bench/ring.py
 	.venv/bin/python bench/stream.py .demo/pictures
 
+# dist/: the sdist, and a wheel with its libraries inside, tried. DATAGO_DEPS_SRC=FOLDER: where their tarballs are.
+wheel: build
+	$(PIP) --group wheel
+	rm -rf dist
+	test -f .deps/lib/libcurl.a || bash tools/build_deps.sh .deps
+	DATAGO_DEPS_PREFIX=$(CURDIR)/.deps DATAGO_DIST=$(CURDIR)/dist .venv/bin/python -m pytest -rs tests/test_wheel.py
+
 clean:
-	rm -rf .venv .demo build dist *.egg-info datago/*.c datago/*.so tests/c/build
+	rm -rf .venv .demo .deps build dist *.egg-info datago/*.c datago/*.so tests/c/build

@@ -1,13 +1,14 @@
 """The extension modules; everything else stands in pyproject.toml.
 
-Libraries are found by pkg-config, or below DATAGO_DEPS_PREFIX where that is set. DATAGO_SANITIZE=address|thread builds for the
-sanitizers, DATAGO_WERROR=1 turns warnings into errors.
+Libraries are found by pkg-config, or below DATAGO_DEPS_PREFIX where that is set (static ones: tools/build_deps.sh). DATAGO_ABI3=1
+builds for the stable ABI, DATAGO_SANITIZE=address|thread for the sanitizers, DATAGO_WERROR=1 turns warnings into errors.
 """
 import glob
 import os
 import shlex
 import subprocess
 import sys
+import sysconfig
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -25,6 +26,11 @@ NEEDS = {
     "datago._pool": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
     "datago._transfers": ["libcurl"],
 }
+
+# One wheel for CPython 3.11 and later, as far as they have the GIL.
+ABI3 = os.environ.get("DATAGO_ABI3") == "1" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+# PyMem_Raw* are in the stable ABI from 3.13 on. Until tracemalloc looks, they are the C library's.
+ABI3_MACROS = {"Py_LIMITED_API": "0x030B0000", "PyMem_RawCalloc": "calloc", "PyMem_RawRealloc": "realloc", "PyMem_RawFree": "free"}
 
 
 def pkg_config(*arguments):
@@ -57,7 +63,10 @@ def flags_for(libraries):
         return [], []
     names = [LIBRARIES[library][0] for library in libraries]
     static = ["--static"] if os.environ.get("DATAGO_DEPS_PREFIX") else []
-    return tuple(shlex.split(pkg_config(flag, *static, *names).stdout) for flag in ("--cflags", "--libs"))
+    found = [pkg_config(flag, *static, *names) for flag in ("--cflags", "--libs")]
+    if any(done.returncode for done in found):
+        sys.exit(found[-1].stderr)  # a library that one of them needs in turn
+    return tuple(shlex.split(done.stdout) for done in found)
 
 
 class Build(build_ext):
@@ -67,6 +76,9 @@ class Build(build_ext):
         check_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")
         own = ["-std=gnu11", "-O3", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wno-unused-function"]
+        own.append("-Werror=implicit-function-declaration")  # which would cut the pointer that comes back in half
+        if ABI3:
+            own += ["-include", "stdlib.h"]
         link = ["-lm"]
         if sanitize:
             kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
@@ -76,6 +88,8 @@ class Build(build_ext):
             own.append("-Werror")
         if sys.platform == "linux":
             link += ["-Wl,--exclude-libs,ALL", "-Wl,--gc-sections"]
+        elif sys.platform == "darwin":
+            link += ["-Wl,-exported_symbol,_PyInit_*", "-Wl,-dead_strip"]
         for extension in self.extensions:
             # What is linked to a module is loaded with it: `import datago` shall not load a network library.
             compile_flags, libraries = flags_for(NEEDS.get(extension.name, ()))
@@ -90,13 +104,15 @@ def sources(*patterns):
 
 def module(name, sources=()):
     return Extension(
-        f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"], define_macros=[("_GNU_SOURCE", None)],
+        f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"],
+        define_macros=[("_GNU_SOURCE", None), *(ABI3_MACROS.items() if ABI3 else ())], py_limited_api=ABI3,
         depends=glob.glob("src_c/*.h") + glob.glob("datago/*.pxd"),
     )
 
 
 setup(
     cmdclass={"build_ext": Build},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
         module("_folder"),
         module("_budget"),

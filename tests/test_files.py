@@ -127,7 +127,7 @@ def test_unreadable_files_and_folders(tmp_path):
         command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     os.chmod(tmp_path / "closed", 0o755)
-    if "Permission denied: '/root" in done.stderr or "ModuleNotFound" in done.stderr:
+    if any(sign in done.stderr for sign in ("Permission denied: '/root", "ModuleNotFound", "libpython")):
         pytest.skip("the interpreter is not readable for another user")
     assert done.returncode == 0, done.stderr
     count, failures, last = json.loads(done.stdout)

@@ -111,6 +111,8 @@ def test_interrupt_ends_the_process_with_a_traceback(pictures):
 
 def test_a_forked_child_is_told_and_the_parent_unharmed(pictures):
     script = """
+import warnings
+warnings.simplefilter('ignore', DeprecationWarning)  # from 3.12 on os.fork has a word to say about threads
 client = DatagoClient(config)
 held = [client.get_sample() for _ in range(5)]
 for _ in range(20):
