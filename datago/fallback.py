@@ -28,6 +28,8 @@ def decode(data, max_pixels, most):
 
     from PIL import Image, UnidentifiedImageError
 
+    # Image.open does that too late where another thread is just at it: it then takes a format for unknown.
+    Image.init()
     try:
         with _quiet, Image.open(io.BytesIO(data)) as image:
             width, height = image.size
