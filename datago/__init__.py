@@ -1,4 +1,13 @@
-"""datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL."""
+"""datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL.
+
+    client = DatagoClient({"source_type": "file", "source_config": {"root_path": "/data/pictures"}})
+    for sample in client:
+        array = sample.image.to_numpy_array()
+
+DatagoClient gives samples one by one, DatagoIterDataset the same to a torch DataLoader, DatagoBatchDataset batches of tensors. The config's
+keys are in docs/config.md. All errors are DatagoErrors (SourceError: no more can be had; SampleError: one sample failed), but for a
+wrong config, which is a ValueError.
+"""
 
 from datago._buckets import aspect_buckets
 from datago._sample import Failure, ImagePayload, LatentPayload, Sample
@@ -34,3 +43,7 @@ def __getattr__(name):
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -57,6 +57,7 @@ def test_install_and_stream(sdist, version, tmp_path):
     run(interpreter, "-m", "venv", tmp_path / "env")
     own = tmp_path / "env" / "bin" / "python"
     run(own, "-m", "pip", "install", "-q", sdist, cwd=tmp_path)
+    assert run(own.parent / "datago", "--help", cwd=tmp_path) == run(own, "-m", "datago", "--help", cwd=tmp_path)
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for i in range(5):
