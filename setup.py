@@ -98,6 +98,10 @@ class Build(build_ext):
         super().build_extensions()
 
 
+def sources(*patterns):
+    return sorted({path for pattern in patterns for path in glob.glob(f"src_c/{pattern}.c")})
+
+
 def module(name, sources=()):
     return Extension(
         f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"],
@@ -110,13 +114,17 @@ setup(
     cmdclass={"build_ext": Build},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
+        module("_folder"),
+        module("_budget"),
+        module("_progress"),
         module("_ring"),
-        module("_buckets", ["src_c/status.c", "src_c/buckets.c"]),
+        module("_batch", sources("status", "image", "color", "color_*", "place*")),
+        module("_buckets", sources("status", "buckets")),
         module("_tar"),
         module("_tar_walk"),
         module("_fetch"),
         module("_transfers"),
-        module("_sample", [f"src_c/{name}.c" for name in ("status", "image", "color")] + glob.glob("src_c/color_*.c")),
-        module("_pool", sorted(glob.glob("src_c/*.c"))),
+        module("_sample", sources("status", "image", "color", "color_*")),
+        module("_pool", sources("*")),
     ],
 )

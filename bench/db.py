@@ -3,13 +3,15 @@
     python bench/db.py FOLDER [--latency 0 0.02 0.1] [--connections 64] [--seconds 4]
 
 The folder is served by `python -m datago serve`, on the same cores, so without latency this shows server and client
-together. For each latency: what the latency allows (connections / latency), downloads alone, downloads and decoding.
+together. For each latency: what the latency allows (connections / latency), downloads alone, downloads and decoding,
+the same with `ordered`; and how long a state_dict in mid-pass takes, with the size of the largest.
 """
 
 import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -42,10 +44,14 @@ def downloads(urls, connections, seconds):
     return done / wall, used / done
 
 
-def images(url, connections, seconds):
-    """(images per second, CPU seconds per image); from the first one on. At the end the walk is begun again."""
+def client_of(url, connections, ordered=False):
     source = {"sources": "", "page_size": 1000, "require_images": True, "api_url": url, "max_connections": connections}
-    client, count = DatagoClient({"source_config": source}), 0
+    return DatagoClient({"source_config": source, "ordered": ordered})
+
+
+def images(url, connections, seconds, ordered=False):
+    """(images per second, CPU seconds per image); from the first one on. At the end the walk is begun again."""
+    client, count = client_of(url, connections, ordered), 0
     client.get_sample(timeout=60)
     start, used = time.perf_counter(), cpu()
     while (wall := time.perf_counter() - start) < seconds:
@@ -55,6 +61,18 @@ def images(url, connections, seconds):
             client.start()
     client.stop()
     return count / wall, (cpu() - used) / count
+
+
+def states(url, connections):
+    """(median seconds of a state_dict, most bytes of one) over a pass."""
+    times, most = [], 0
+    with client_of(url, connections) as client:
+        while client.get_sample(timeout=60) is not None:
+            start = time.perf_counter()
+            state = client.state_dict()
+            times.append(time.perf_counter() - start)
+            most = max(most, len(json.dumps(state)))
+    return statistics.median(times), most
 
 
 def main():
@@ -78,6 +96,8 @@ def main():
                 urls = [record["image_direct_url"] for record in json.load(answer)["results"]]
             plain, plain_cpu = downloads(urls, options.connections, options.seconds)
             whole, whole_cpu = images(url, options.connections, options.seconds)
+            ordered, ordered_cpu = images(url, options.connections, options.seconds, ordered=True)
+            state, size = states(url, options.connections)
         finally:
             server.terminate()
             server.wait()
@@ -85,7 +105,9 @@ def main():
         print(
             f"latency {latency * 1e3:4.0f} ms: allowed {allowed}, "
             f"downloads {plain:6.0f}/s at {plain_cpu * 1e6:4.0f} us, "
-            f"images {whole:6.0f}/s at {whole_cpu * 1e3:5.2f} ms of CPU",
+            f"images {whole:6.0f}/s at {whole_cpu * 1e3:5.2f} ms of CPU, "
+            f"ordered {ordered:6.0f}/s at {ordered_cpu * 1e3:5.2f} ms, "
+            f"state_dict {state * 1e6:3.0f} us, {size} bytes",
             flush=True,
         )
 

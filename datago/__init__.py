@@ -1,16 +1,18 @@
 """datago: decoded, cropped, bucketed images for training vision models, on all cores, outside the GIL."""
 
 from datago._buckets import aspect_buckets
-from datago._sample import ImagePayload, LatentPayload, Sample
-from datago.client import DatagoClient, live_cleanup_threads
-from datago.dataset import DatagoIterDataset
+from datago._sample import Failure, ImagePayload, LatentPayload, Sample
+from datago.client import DatagoClient
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
+from datago.passes import live_cleanup_threads
 
 __all__ = [
+    "DatagoBatchDataset",
     "DatagoClient",
     "DatagoError",
     "DatagoIterDataset",
+    "Failure",
     "ImagePayload",
     "LatentPayload",
     "Sample",
@@ -20,3 +22,15 @@ __all__ = [
     "initialize_logging",
     "live_cleanup_threads",
 ]
+
+
+# They are torch's where torch is installed, and that takes seconds to import.
+_LAZY = {"DatagoBatchDataset": "datago.batches", "DatagoIterDataset": "datago.dataset"}
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,8 @@ cdef extern from "status.h" nogil:
         DG_CANCELLED
         DG_NO_MEMORY
         DG_UNSUPPORTED
+        DG_SAMPLE
+        DG_TOO_LARGE
 
     ctypedef struct dg_error:
         dg_status status
@@ -37,6 +39,7 @@ cdef extern from "image.h" nogil:
         int width, height, channels, step, depth
 
     dg_heap *dg_heap_new(size_t keep)
+    void dg_heap_trim(dg_heap *heap)
     void dg_heap_free(dg_heap *heap)
     dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     void dg_buffer_free(dg_buffer *buffer)
@@ -59,6 +62,46 @@ cdef extern from "buckets.h" nogil:
 
     dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
                                dg_bucket **buckets, size_t *count, dg_error *error)
+
+
+cdef extern from "crop.h" nogil:
+    ctypedef struct dg_size:
+        int width, height
+
+    ctypedef struct dg_crop_options:
+        const dg_bucket *buckets
+        size_t bucket_count
+        bint random_position
+        dg_size resized
+        double scale[2]
+        double ratio[2]
+        double flip
+
+    ctypedef struct dg_crop:
+        pass
+
+    void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
+                       size_t length)
+
+
+cdef extern from "place.h" nogil:
+    ctypedef enum dg_layout:
+        DG_LAYOUT_NCHW
+        DG_LAYOUT_NHWC
+
+    ctypedef enum dg_dtype:
+        DG_DTYPE_UINT8
+        DG_DTYPE_FLOAT16
+        DG_DTYPE_BFLOAT16
+        DG_DTYPE_FLOAT32
+
+    ctypedef struct dg_placement:
+        pass
+
+    dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
+                               const double *std, dg_error *error)
+    size_t dg_placement_size(const dg_placement *placement, int width, int height)
+    dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error)
 
 
 cdef extern from "process.h" nogil:
@@ -88,22 +131,19 @@ cdef extern from "process.h" nogil:
 
     ctypedef struct dg_process_options:
         dg_decode_options decode
-        const dg_bucket *buckets
-        size_t bucket_count
+        dg_crop_options crop
         dg_resize_mode mode
         bint orient, nearest_masks, rgb8
         uint8_t background[3]
         dg_encoding encoding
         int quality, chroma
+        bint to_be_placed
 
     ctypedef struct dg_picture:
         dg_image image
         bint encoded
         int original_width, original_height
-        bint damaged
-
-    ctypedef struct dg_size:
-        int width, height
+        bint damaged, mirrored
 
     ctypedef struct dg_worker:
         pass
@@ -111,10 +151,14 @@ cdef extern from "process.h" nogil:
     dg_worker *dg_worker_new(dg_heap *heap)
     void dg_worker_free(dg_worker *worker)
     dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
-                         const dg_process_options *options, dg_size *bucket, dg_format *format, dg_picture *picture,
+                         const dg_process_options *options, dg_crop *crop, dg_format *format, dg_picture *picture,
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                                dg_size *bucket, dg_picture *picture, dg_error *error)
+                                dg_crop *crop, dg_picture *picture, dg_error *error)
+
+
+cdef extern from "cost.h" nogil:
+    uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
 
 
 cdef extern from "color.h" nogil:

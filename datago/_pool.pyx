@@ -2,6 +2,7 @@
 """The worker pool: native threads between two rings, outside the GIL but for formats that only Pillow knows.
 
     feeder: submit ──► work ring ──► worker: read → process → hand over ──► ready ring ──► take: reader
+                                                              └► its place in a batch ──┘
 
 A pool lives once: it is born running; `finish` (no more input) or `stop` (no more anything) ends it; `join` says when the last
 thread has left. What is still inside then is freed with the pool.
@@ -14,19 +15,27 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
+from posix.stat cimport stat, struct_stat
 from posix.unistd cimport getpid
 
+from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_new, batcher_release, batcher_stop
 from datago._pixels cimport (
-    DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
-    DG_RESIZE_FAST, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_error, dg_fail, dg_file_read, dg_format,
-    dg_heap, dg_heap_free, dg_heap_new, dg_image, dg_image_alloc, dg_process, dg_process_options, dg_process_pixels,
-    dg_scratch, dg_scratch_free, dg_size, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
+    DG_CANCELLED, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
+    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
+    DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error,
+    dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc, dg_placement_set,
+    dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free, dg_status, dg_status_find,
+    dg_worker, dg_worker_free, dg_worker_new,
+)
+from datago._budget cimport (
+    Budget, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop, budget_take_encoded, budget_take_pixels,
 )
 from datago._ring cimport (
-    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_pop, ring_push,
+    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
 )
-from datago._sample cimport Item, Part, item_free, item_new, item_result
+from datago._progress cimport Progress
+from datago._sample cimport Batch, Item, Part, item_free, item_new, item_result
 from datago._sample import Failure
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
@@ -35,6 +44,7 @@ from datago._threads cimport (
 )
 
 cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
+cdef int PILLOW_PIXEL = 12         # bytes that Pillow, the copy out of it and ours take of a pixel, at most
 cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
 
 
@@ -42,9 +52,14 @@ cdef struct Engine:
     Ring *work
     Ring *ready
     dg_heap *heap
+    Budget budget
     dg_process_options options
     dg_bucket *buckets        # what options.buckets points at
     uint64_t max_file_bytes
+    bint ordered              # results leave in the order in which items were let in
+    Batcher *batcher          # NULL: samples leave one by one
+    uint64_t seed, epoch      # of what is drawn for each sample
+    size_t base               # leading bytes of a path that say only where the folder lies
     atomic_int stop           # decoders look at it between rows
     atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
     pthread_mutex_t lock      # guards what follows
@@ -54,7 +69,7 @@ cdef struct Engine:
     bint joined
     int64_t limit             # good samples wanted
     int64_t credits           # how many more items may be let in before that many good ones could come of it
-    uint64_t seen, delivered, failed, skipped, damaged
+    uint64_t seen, delivered, failed, skipped, dropped, damaged  # skipped: by stop; dropped: with batches that did not get full
     Item *left_over
 
 
@@ -63,10 +78,9 @@ cdef struct Engine:
 cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
     """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
     cdef dg_process_options options = engine.options
-    cdef dg_size bucket = dg_size(0, 0)
+    cdef dg_crop crop
+    cdef const char *drawn
     cdef dg_format format
-    cdef const uint8_t *data
-    cdef size_t size
     cdef Part *part
     cdef dg_status status
     cdef int i
@@ -76,38 +90,99 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
         dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
         return
     options.decode.rgbx = engine.rgbx
+    drawn = item.drawn
+    if item.part_count and item.parts[0].path != NULL:
+        drawn += engine.base
+    dg_crop_begin(&crop, &options.crop, engine.seed, engine.epoch, drawn, strlen(drawn))
+    if not read_file(engine, scratch, item) or not reserve_pixels(engine, &options, item):
+        return
     for i in range(item.part_count):
         part = &item.parts[i]
-        data, size = <const uint8_t *>part.data.buf, part.data.len
-        if part.path != NULL:
-            if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
-                return
-            data = scratch.data
-        status = dg_process(tools, data, size, part.role, &options, &bucket, &format, &part.picture, &item.error)
+        status = dg_process(tools, <uint8_t *>part.data.buf, part.data.len, part.role, &options, &crop, &format, &part.picture,
+                            &item.error)
         if status == DG_UNSUPPORTED and format != DG_FORMAT_JPEG and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
-            status = pillow_process(engine, tools, data, size, part, &options, &bucket, &item.error)
+            status = pillow_process(engine, tools, part, &options, &crop, &item.error)
         item.error.status = status
         if status != DG_OK:
-            return
+            break
 
 
-cdef dg_status pillow_process(Engine *engine, dg_worker *tools, const uint8_t *data, size_t size, Part *part,
-                              const dg_process_options *options, dg_size *bucket, dg_error *error) noexcept nogil:
+cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept nogil:
+    """Where the first part is a file: its bytes, in the worker's own memory until the item is done. False if that failed."""
+    cdef Part *part = &item.parts[0]
+    cdef struct_stat facts
+    cdef size_t size = 0
+    if item.part_count == 0 or part.path == NULL:
+        return True
+    if engine.budget.limit and stat(part.path, &facts) == 0:
+        item.encoded = min(<uint64_t>facts.st_size, engine.max_file_bytes)
+        if not budget_take_encoded(&engine.budget, item.number, item.encoded):
+            item.encoded = 0
+            dg_fail(&item.error, DG_CANCELLED, "stopped")
+            return False
+    if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
+        return False
+    part.data.buf, part.data.len = scratch.data, size
+    return True
+
+
+cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item *item) noexcept nogil:
+    """Waits until all parts of a sample may be decoded. False if they never may."""
+    cdef uint64_t cost, total = 0, limit = engine.budget.limit
+    cdef int i
+    if not limit:
+        return True
+    for i in range(item.part_count):
+        cost = dg_process_cost(<uint8_t *>item.parts[i].data.buf, item.parts[i].data.len, item.parts[i].role, options)
+        if cost == 0:  # only Pillow knows: it is decoded alone
+            total = max(total, limit - min(limit, item.encoded))
+        else:
+            total += cost
+    if item.encoded + total > limit:
+        dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes to decode, memory_limit is %llu",
+                <unsigned long long>(item.encoded + total), <unsigned long long>limit)
+        return False
+    if not budget_take_pixels(&engine.budget, item.number, total):
+        dg_fail(&item.error, DG_CANCELLED, "stopped")
+        return False
+    item.pixels = total
+    return True
+
+
+cdef void settle_budget(Engine *engine, Item *item) noexcept nogil:
+    """What an item takes once it is done: its pixels, and the bytes that its Entry keeps. Those of a file are the worker's again."""
+    cdef uint64_t encoded = 0, pixels = 0
+    cdef int i
+    if not engine.budget.limit:
+        return
+    for i in range(item.part_count):
+        pixels += item.parts[i].picture.image.buffer.capacity
+    if item.entry == NULL:
+        encoded = item.encoded
+        item.encoded = 0
+    budget_give_back(&engine.budget, encoded, item.pixels - pixels)  # modulo 2^64: it may have become more
+    item.pixels = pixels
+
+
+cdef dg_status pillow_process(Engine *engine, dg_worker *tools, Part *part, const dg_process_options *options, dg_crop *crop,
+                              dg_error *error) noexcept nogil:
     """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
     cdef int orientation = 1
     cdef dg_status status
     with gil:
-        status = pillow_decode(engine, data, size, options, &part.picture.image, &orientation, error)
+        status = pillow_decode(engine, part, options, &orientation, error)
     if status != DG_OK:
         return status
-    return dg_process_pixels(tools, orientation, part.role, options, bucket, &part.picture, error)
+    return dg_process_pixels(tools, orientation, part.role, options, crop, &part.picture, error)
 
 
-cdef dg_status pillow_decode(Engine *engine, const uint8_t *data, size_t size, const dg_process_options *options,
-                             dg_image *image, int *orientation, dg_error *error) noexcept:
+cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_options *options, int *orientation,
+                             dg_error *error) noexcept:
+    cdef dg_image *image = &part.picture.image
+    cdef uint64_t most = engine.budget.limit // PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
     try:
         from datago.fallback import decode
-        found = decode(PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ), options.decode.max_pixels)
+        found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
         if isinstance(found, Failure):
             if found.text:  # else what the native path said stands: the bytes, or the format's name
                 text = found.text.encode("utf-8", "replace")[:sizeof(error.text) - 1]
@@ -127,46 +202,64 @@ cdef void *worker(void *argument) noexcept nogil:
     cdef dg_worker *tools = dg_worker_new(engine.heap)
     cdef dg_scratch scratch = dg_scratch(NULL, 0)
     cdef void *item
+    cdef Item *left = NULL
     cdef bint last
     dg_thread_name("datago worker")
     while ring_pop(engine.work, &item, -1) == RING_OK:
         work_on(engine, tools, &scratch, <Item *>item)
-        if ring_push(engine.ready, item, -1) != RING_OK:
-            leave_over(engine, <Item *>item)
+        settle_budget(engine, <Item *>item)
+        hand_over(engine, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
     pthread_mutex_lock(&engine.lock)
     engine.working -= 1
     last = engine.working == 0
     pthread_mutex_unlock(&engine.lock)
+    if last and engine.batcher != NULL:
+        batcher_flush(engine.batcher, &left)
     if last:
         ring_close(engine.ready)
     pthread_mutex_lock(&engine.lock)
+    while left != NULL:  # the rings were closed: kept for whoever frees the pool with the GIL held
+        item = left
+        left = left.next
+        (<Item *>item).next = engine.left_over
+        engine.left_over = <Item *>item
     engine.alive -= 1
     pthread_cond_broadcast(&engine.changed)
     pthread_mutex_unlock(&engine.lock)
     return NULL
 
 
-cdef void leave_over(Engine *engine, Item *item) noexcept nogil:
-    """The rings are closed: keep the item for whoever frees the pool with the GIL held."""
-    pthread_mutex_lock(&engine.lock)
-    item.next = engine.left_over
-    engine.left_over = item
-    pthread_mutex_unlock(&engine.lock)
+cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
+    cdef RingState state
+    if engine.batcher != NULL:  # what waits in batches is bounded by them, and not the budget's
+        budget_give_back(&engine.budget, item.encoded, item.pixels)
+        item.encoded = item.pixels = 0
+        batcher_add(engine.batcher, item, left)
+        return
+    # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
+    state = ring_place(engine.ready, item, item.number) if engine.ordered else ring_push(engine.ready, item, -1)
+    if state != RING_OK:
+        item.next = left[0]
+        left[0] = item
 
 
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
 cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
+    cdef int i
     pthread_mutex_lock(&engine.lock)
     while engine.credits <= 0 and not engine.stop:
         dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
     engine.credits -= 1
+    item.number = engine.seen
     engine.seen += 1
     pthread_mutex_unlock(&engine.lock)
-    if ring_push(engine.work, item, -1) == RING_OK:
+    for i in range(item.part_count):
+        item.encoded += item.parts[i].data.len
+    if budget_take_encoded(&engine.budget, item.number, item.encoded) and ring_push(engine.work, item, -1) == RING_OK:
         return True
     pthread_mutex_lock(&engine.lock)
     engine.seen -= 1
@@ -174,10 +267,14 @@ cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     return False
 
 
+cdef int samples_of(Item *item) noexcept nogil:
+    return item.batch.taken if item.part_count == 0 and item.batch != NULL else 1
+
+
 cdef void discard(Engine *engine, Item *item) noexcept:
     """An item that stop() found on its way."""
     pthread_mutex_lock(&engine.lock)
-    engine.skipped += 1
+    engine.skipped += samples_of(item)
     pthread_mutex_unlock(&engine.lock)
     item_free(item)
 
@@ -188,18 +285,26 @@ cdef class Pool:
     Args:
         threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
         work_capacity, ready_capacity: items the rings hold, at least 1.
-        limit: good samples after which the stream ends; failures do not count.
+        limit: good samples after which the stream ends, 0 or more; failures do not count.
         max_file_bytes: larger files are failures.
+        memory_limit: bytes of encoded pictures and pixels in flight; 0: no limit.
         image: a checked image_config (config.IMAGE has its keys).
+        progress: where the positions of all that `take` gives are marked.
+        ordered: results leave in the order of `submit`.
+        seed, epoch: of what is drawn for each sample, 64 bits each.
+        base: leading bytes of paths that say only where the folder lies: names count without them when something is drawn.
+        batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting.
     """
 
     cdef Engine *engine
     cdef pthread_t *threads
     cdef int started
     cdef int pid
+    cdef Progress progress
 
     def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit,
-                  uint64_t max_file_bytes, image):
+                  uint64_t max_file_bytes, uint64_t memory_limit, image, Progress progress not None, bint ordered, uint64_t seed=0,
+                  uint64_t epoch=0, size_t base=0, batch=None):
         cdef int failed = 0
         cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
         self.pid = getpid()
@@ -212,12 +317,21 @@ cdef class Pool:
         dg_cond_init(&engine.changed)
         engine.work = ring_new(work_capacity)
         engine.ready = ring_new(ready_capacity)
-        engine.heap = dg_heap_new(HEAP_KEEPS)
+        engine.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
         if engine.work == NULL or engine.ready == NULL or engine.heap == NULL:
             raise MemoryError
         engine.limit = engine.credits = limit
         self.set_options(image)
         engine.max_file_bytes = max_file_bytes
+        engine.ordered = ordered
+        engine.seed, engine.epoch, engine.base = seed, epoch, base
+        budget_init(&engine.budget, memory_limit, ordered and batch is None)
+        self.progress = progress
+        if batch is not None:
+            engine.batcher = batcher_new(engine.heap, engine.ready, max(16, 2 * threads) if ordered else 0)
+            if engine.batcher == NULL:
+                raise MemoryError
+            self.set_batches(batch)
         engine.alive = engine.working = threads
         while self.started < threads and failed == 0:
             failed = dg_thread_start(&self.threads[self.started], worker, engine)
@@ -243,13 +357,36 @@ cdef class Pool:
         options.background = image.background
         if image.pre_encode_images:
             options.encoding = DG_ENCODE_JPEG if image.encode_format == "jpeg" else DG_ENCODE_PNG
+        options.crop.random_position = image.random_crop
+        options.crop.flip = image.horizontal_flip
+        if image.random_resized_crop is not None:
+            options.crop.resized.width, options.crop.resized.height = image.random_resized_crop.size
+            for i in range(2):
+                options.crop.scale[i] = image.random_resized_crop.scale[i]
+                options.crop.ratio[i] = image.random_resized_crop.ratio[i]
         options.quality = max(1, min(100, image.jpeg_quality))
         options.chroma = int(image.jpeg_chroma)
         if image.crop_and_resize:
             if dg_buckets_build(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio,
-                                image.max_aspect_ratio, &self.engine.buckets, &options.bucket_count, &error) != DG_OK:
+                                image.max_aspect_ratio, &self.engine.buckets, &options.crop.bucket_count, &error) != DG_OK:
                 raise ValueError(error.text.decode())
-            options.buckets = self.engine.buckets
+            options.crop.buckets = self.engine.buckets
+
+    cdef set_batches(self, batch):
+        cdef Batcher *batcher = self.engine.batcher
+        cdef double[3] mean, std
+        cdef dg_error error
+        for i in range(batch.channels):
+            mean[i], std[i] = batch.mean[i], batch.std[i]
+        if dg_placement_set(
+            &batcher.placement, DG_LAYOUT_NCHW if batch.layout == "NCHW" else DG_LAYOUT_NHWC,
+            {"uint8": DG_DTYPE_UINT8, "float16": DG_DTYPE_FLOAT16, "bfloat16": DG_DTYPE_BFLOAT16, "float32": DG_DTYPE_FLOAT32}[batch.dtype],
+            batch.channels, mean, std, &error,
+        ) != DG_OK:
+            raise ValueError(f"mean, std: {error.text.decode()}")
+        batcher.size, batcher.drop, batcher.most_waiting = batch.size, batch.drop, batch.most_waiting
+        batcher.limit = self.engine.limit
+        self.engine.options.to_be_placed = True
 
     def __dealloc__(self):
         cdef Engine *engine = self.engine
@@ -259,10 +396,12 @@ cdef class Pool:
             self.stop()
             if not self.join(0):
                 return  # a thread is still inside, in a system call that does not come back: its memory must stay
+        batcher_free(engine.batcher)
         ring_free(engine.work)
         ring_free(engine.ready)
         dg_heap_free(engine.heap)
         free(engine.buckets)
+        budget_destroy(&engine.budget)
         pthread_cond_destroy(&engine.changed)
         pthread_mutex_destroy(&engine.lock)
         PyMem_RawFree(self.threads)
@@ -302,24 +441,22 @@ cdef class Pool:
     # ---- the reader's side ----
 
     def take(self, bint convert, timeout=None):
-        """The next result: a Sample (its dict if `convert`), a Failure, or None at the end or after `stop`.
+        """The next result: a Sample (its dict if `convert`), a SampleBatch, a Failure, or None at the end or after `stop`.
 
         A ready one is taken without letting the GIL go; else it waits outside the GIL and looks for signals every 50 ms.
         Raises TimeoutError after `timeout` seconds.
         """
         cdef Engine *engine = self.engine
         cdef void *item
-        cdef bint good
         cdef RingState state
         cdef double wait, deadline = 0
-        cdef int i
         if convert and not engine.rgbx:
             engine.rgbx = 1
         state = ring_pop(engine.ready, &item, 0)
         if state == RING_TIMEOUT and timeout is not None:
             deadline = dg_now() + <double>timeout
         while state == RING_TIMEOUT:
-            if engine.delivered >= <uint64_t>engine.limit:
+            if engine.delivered + engine.dropped >= <uint64_t>engine.limit:
                 return None
             wait = SIGNAL_SLICE
             if timeout is not None:
@@ -332,29 +469,60 @@ cdef class Pool:
                 PyErr_CheckSignals()
         if state == RING_CLOSED:
             return None
-        good = (<Item *>item).error.status == DG_OK
-        pthread_mutex_lock(&engine.lock)
-        if good:
-            engine.delivered += 1
-            for i in range((<Item *>item).part_count):
-                engine.damaged += (<Item *>item).parts[i].picture.damaged
-        else:
-            engine.failed += 1
-            engine.credits += 1  # a failure does not count towards the limit
-            pthread_cond_broadcast(&engine.changed)
-        pthread_mutex_unlock(&engine.lock)
-        return item_result(<Item *>item, convert)
+        return self.hand_out(<Item *>item, convert)
+
+    cdef object hand_out(self, Item *item, bint convert):
+        """What becomes of an item: a Sample, its dict, a SampleBatch or a Failure. It is counted, and its positions are marked."""
+        cdef Engine *engine = self.engine
+        cdef Batch *batch = item.batch if item.part_count == 0 else NULL
+        cdef Item **samples = &batch.items[0] if batch != NULL else &item
+        cdef int count = samples_of(item), i, k
+        cdef bint dropped = batch != NULL and batch.dropped
+        cdef uint64_t damaged = 0
+        batcher_release(engine.batcher)
+        for i in range(count):
+            for k in range(samples[i].part_count):
+                damaged += samples[i].parts[k].picture.damaged
+        positions = [samples[i].position for i in range(count)]
+        if batch == NULL:
+            budget_give_back(&engine.budget, item.encoded, item.pixels)
+            budget_leave(&engine.budget, item.number)
+        result = None
+        try:
+            result = item_result(item, convert)
+        finally:  # KeyboardInterrupt may come at any time
+            pthread_mutex_lock(&engine.lock)
+            if result is None:
+                engine.skipped += count
+            elif type(result) is Failure:
+                engine.failed += 1
+            elif dropped:
+                engine.dropped += count
+            else:
+                engine.delivered += count
+                engine.damaged += damaged
+            if result is None or type(result) is Failure:
+                engine.credits += count  # a failure does not count towards the limit
+                pthread_cond_broadcast(&engine.changed)
+            pthread_mutex_unlock(&engine.lock)
+        for position in positions:
+            if position >= 0:
+                self.progress.mark(position, position + 1)
+        return result
 
     def stop(self):
         """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting."""
         cdef Engine *engine = self.engine
         cdef void *item
         engine.stop = 1
+        batcher_stop(engine.batcher)
+        budget_stop(&engine.budget)
         ring_close(engine.work)
         ring_close(engine.ready)
         pthread_mutex_lock(&engine.lock)
         pthread_cond_broadcast(&engine.changed)
         pthread_mutex_unlock(&engine.lock)
+        batcher_release(engine.batcher)
         while ring_pop(engine.work, &item, 0) == RING_OK:
             discard(engine, <Item *>item)
         while ring_pop(engine.ready, &item, 0) == RING_OK:
@@ -378,7 +546,9 @@ cdef class Pool:
             if mine:
                 for i in range(self.started):
                     pthread_join(self.threads[i], NULL)
+                dg_heap_trim(engine.heap)  # the client may live on, and its next pass has a heap of its own
         if mine:
+            batcher_release(engine.batcher)
             while engine.left_over != NULL:
                 item = engine.left_over
                 engine.left_over = item.next
@@ -386,14 +556,16 @@ cdef class Pool:
         return left
 
     def counts(self) -> dict:
-        """seen, delivered, failed, skipped, in_flight (seen is their sum), damaged, threads, and both rings' counts: integers."""
+        """seen, delivered, failed, skipped, dropped, in_flight (seen is their sum), damaged, threads, memory, and both rings' counts:
+        integers."""
         cdef Engine *engine = self.engine
         pthread_mutex_lock(&engine.lock)
         seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
-        damaged = engine.damaged
+        dropped, damaged = engine.dropped, engine.damaged
         pthread_mutex_unlock(&engine.lock)
         return {
-            "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped,
-            "in_flight": seen - delivered - failed - skipped, "damaged": damaged, "threads": self.started,
+            "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped, "dropped": dropped,
+            "in_flight": seen - delivered - failed - skipped - dropped, "damaged": damaged, "threads": self.started,
+            "memory": {"limit": engine.budget.limit, "in_flight": engine.budget.encoded + engine.budget.pixels, "peak": engine.budget.peak},
             "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
         }

@@ -1,5 +1,7 @@
 # A bounded first-in first-out ring of pointers for any number of producers and consumers, all without the GIL.
 #
+# With `ring_place` it keeps an order of its own: items are numbered from 0, come in as they will, and leave by number.
+#
 # Mutex and two condition variables. Closed is not drained: once ring_close was called nothing goes in any more, and
 # ring_pop gives what is left before it says CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
 from libc.stdint cimport uint64_t
@@ -22,16 +24,20 @@ cdef struct Ring:
     pthread_mutex_t lock
     pthread_cond_t not_empty
     pthread_cond_t not_full
-    void **slots
+    void **slots          # NULL where there is none
     size_t head           # the next to be popped
     bint closed
+    bint placed           # filled by ring_place
     size_t poppers        # threads asleep on not_empty; nobody is signalled when nobody sleeps
     size_t pushers        # threads asleep on not_full
+    bint pop_woken        # one of them was woken, and does not run yet
+    bint push_woken
     RingCounts counts
 
 cdef Ring *ring_new(size_t capacity) noexcept nogil   # NULL when memory is short
 cdef void ring_free(Ring *ring) noexcept nogil        # no thread may be inside; the items are the caller's
 cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil
+cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogil  # waits until `capacity` before it have left
 cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil
 cdef void ring_close(Ring *ring) noexcept nogil       # idempotent; wakes everybody
 cdef RingCounts ring_counts(Ring *ring) noexcept nogil

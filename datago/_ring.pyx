@@ -2,6 +2,7 @@
 """The bounded ring buffer between two stages of the path (see _ring.pxd), and a Python face of it for tests and benches."""
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint64_t
 
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal,
@@ -35,6 +36,21 @@ cdef void ring_free(Ring *ring) noexcept nogil:
     PyMem_RawFree(ring)
 
 
+# Waking costs more than all else here. So one sleeper at a time is woken on either side, and it wakes the next one if there
+# is something to do for that; who is on its way is not waited for.
+
+cdef inline void wake_popper(Ring *ring) noexcept nogil:
+    if ring.poppers and not ring.pop_woken and ring.slots[ring.head] != NULL:
+        ring.pop_woken = True
+        pthread_cond_signal(&ring.not_empty)
+
+
+cdef inline void wake_pusher(Ring *ring) noexcept nogil:
+    if ring.pushers and not ring.push_woken and ring.counts.depth < ring.counts.capacity:
+        ring.push_woken = True
+        pthread_cond_signal(&ring.not_full)
+
+
 cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
     cdef double deadline = dg_now() + timeout if timeout > 0 else 0
     cdef bint waited = False
@@ -49,14 +65,38 @@ cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
         ring.pushers += 1
         dg_cond_wait(&ring.not_full, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
         ring.pushers -= 1
+        ring.push_woken = False
     if ring.closed:
         pthread_mutex_unlock(&ring.lock)
         return RING_CLOSED
     ring.slots[(ring.head + ring.counts.depth) % ring.counts.capacity] = item
     ring.counts.depth += 1
     ring.counts.passed += 1
-    if ring.poppers:
-        pthread_cond_signal(&ring.not_empty)
+    wake_popper(ring)
+    wake_pusher(ring)
+    pthread_mutex_unlock(&ring.lock)
+    return RING_OK
+
+
+cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogil:
+    cdef bint waited = False
+    pthread_mutex_lock(&ring.lock)
+    # passed - depth items have left, and the next one to leave has that number
+    while number >= ring.counts.passed - ring.counts.depth + ring.counts.capacity and not ring.closed:
+        if not waited:
+            waited = True
+            ring.counts.push_waits += 1
+        ring.pushers += 1
+        dg_cond_wait(&ring.not_full, &ring.lock, dg_now() + 3600)
+        ring.pushers -= 1
+    if ring.closed:
+        pthread_mutex_unlock(&ring.lock)
+        return RING_CLOSED
+    ring.slots[number % ring.counts.capacity] = item
+    ring.counts.depth += 1
+    ring.counts.passed += 1
+    ring.placed = True
+    wake_popper(ring)
     pthread_mutex_unlock(&ring.lock)
     return RING_OK
 
@@ -65,10 +105,13 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
     cdef double deadline = dg_now() + timeout if timeout > 0 else 0
     cdef bint waited = False
     pthread_mutex_lock(&ring.lock)
-    while ring.counts.depth == 0:
-        if ring.closed:
+    while ring.slots[ring.head] == NULL:
+        if ring.closed and ring.counts.depth == 0:
             pthread_mutex_unlock(&ring.lock)
             return RING_CLOSED
+        if ring.closed:  # before its turn: nobody will bring what is missing
+            ring.head = (ring.head + 1) % ring.counts.capacity
+            continue
         if not waited:
             waited = True
             ring.counts.pop_waits += 1
@@ -78,11 +121,16 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
         ring.poppers += 1
         dg_cond_wait(&ring.not_empty, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
         ring.poppers -= 1
+        ring.pop_woken = False
     item[0] = ring.slots[ring.head]
+    ring.slots[ring.head] = NULL
     ring.head = (ring.head + 1) % ring.counts.capacity
     ring.counts.depth -= 1
-    if ring.pushers:
-        pthread_cond_signal(&ring.not_full)
+    wake_popper(ring)
+    if not ring.placed:
+        wake_pusher(ring)
+    elif ring.pushers:
+        pthread_cond_broadcast(&ring.not_full)  # each waits for a number of its own
     pthread_mutex_unlock(&ring.lock)
     return RING_OK
 
@@ -123,7 +171,7 @@ cdef class PyRing:
             raise MemoryError
 
     def __dealloc__(self):
-        cdef void *item
+        cdef void *item = NULL
         if self.ring == NULL:
             return
         ring_close(self.ring)
@@ -141,9 +189,20 @@ cdef class PyRing:
             Py_DECREF(item)
             raise RingClosed if state == RING_CLOSED else TimeoutError
 
+    def place(self, item, uint64_t number):
+        """Puts `item` in as number `number` (from 0) of the order in which they leave; waits outside the GIL until it is
+        less than `capacity` ahead. A ring is filled by `push` or by `place`, not by both. Raises RingClosed."""
+        cdef RingState state
+        Py_INCREF(item)
+        with nogil:
+            state = ring_place(self.ring, <void *>item, number)
+        if state != RING_OK:
+            Py_DECREF(item)
+            raise RingClosed
+
     def pop(self, double timeout=-1):
         """The oldest item; waits outside the GIL while empty. Raises TimeoutError after `timeout` seconds, RingClosed."""
-        cdef void *item
+        cdef void *item = NULL
         cdef RingState state
         with nogil:
             state = ring_pop(self.ring, &item, timeout)
@@ -162,28 +221,23 @@ cdef class PyRing:
         return ring_counts(self.ring)
 
 
+cdef extern from *:
+    size_t __sync_add_and_fetch(size_t *value, size_t more) nogil
+
 cdef struct Spin:
     Ring *ring
     pthread_mutex_t lock
     size_t items, work, next, sum, mixed
-    int producers  # still pushing; the last one closes the ring
+    size_t producers, finished  # the last to finish closes the ring
 
 
 cdef void *spin_push(void *argument) noexcept nogil:
     cdef Spin *shared = <Spin *>argument
     cdef size_t number
-    cdef bint last
     while True:
-        pthread_mutex_lock(&shared.lock)
-        shared.next += 1
-        number = shared.next
-        last = False
+        number = __sync_add_and_fetch(&shared.next, 1)  # a lock here would be measured too
         if number > shared.items:
-            shared.producers -= 1
-            last = shared.producers == 0
-        pthread_mutex_unlock(&shared.lock)
-        if number > shared.items:
-            if last:
+            if __sync_add_and_fetch(&shared.finished, 1) == shared.producers:
                 ring_close(shared.ring)
             return NULL
         ring_push(shared.ring, <void *>number, -1)
@@ -191,7 +245,7 @@ cdef void *spin_push(void *argument) noexcept nogil:
 
 cdef void *spin_pop(void *argument) noexcept nogil:
     cdef Spin *shared = <Spin *>argument
-    cdef void *item
+    cdef void *item = NULL
     cdef size_t total = 0, mixed = 0
     while ring_pop(shared.ring, &item, -1) == RING_OK:
         for _ in range(shared.work):
@@ -221,7 +275,7 @@ def spin(size_t capacity, int producers, int consumers, size_t items, size_t wor
         raise MemoryError
     shared.items = items
     shared.work = work
-    shared.next = shared.sum = shared.mixed = 0
+    shared.next = shared.sum = shared.mixed = shared.finished = 0
     shared.producers = producers
     pthread_mutex_init(&shared.lock, NULL)
     with nogil:

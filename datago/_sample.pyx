@@ -252,6 +252,10 @@ cdef class ImagePayload:
             raise ValueError("this sample has no image")
         return 0
 
+    def __reduce__(self):
+        about = {name: getattr(self, name) for name in PAYLOAD}
+        return payload_again, (bytes(self.data), about)
+
     def __array__(self, dtype=None, copy=None):
         array = self.to_numpy_array()
         if dtype is not None and array.dtype != dtype:
@@ -272,6 +276,18 @@ cdef class ImagePayload:
     def __repr__(self):
         kind = "encoded" if self.is_encoded else f"{self.channels} x {self.bit_depth} bits"
         return f"<ImagePayload {self.width} x {self.height}, {kind}>" if self else "<ImagePayload, no image>"
+
+
+PAYLOAD = ("original_height", "original_width", "height", "width", "channels", "bit_depth", "is_encoded")
+
+
+def payload_again(data, about):
+    """An ImagePayload out of a pickle: the pixels are copied."""
+    payload = ImagePayload()
+    for name, value in about.items():
+        setattr(payload, name, value)
+    payload.data = bytearray(data)  # writable, as it was
+    return payload
 
 
 cdef class LatentPayload:
@@ -311,14 +327,38 @@ cdef class Sample:
         return f"<Sample {self.id!r} from {self.source!r}: {self.image!r}>"
 
 
+cdef class SampleBatch:
+    """Samples of one bucket, as the pool gives them; datago.batches makes tensors of it.
+
+    Attributes:
+        width, height: pixels, of every picture.
+        pixels: bytes, writable: the pictures one after the other, as the placement has them; there may be room for more behind them.
+        samples: list of Sample, in their order in `pixels`; their `image` is empty but for its original size.
+        dropped: it did not get full, and `remainder` is "drop".
+    """
+
+    cdef readonly int width, height
+    cdef readonly bint dropped
+    cdef readonly PixelBuffer pixels
+    cdef readonly list samples
+
+
 cdef class Failure:
-    """An item that gave no sample: `name` (path, url or member), `reason` (a key of stats()["failures"]) and `text`."""
+    """An item that gave no sample: what `on_error` is called with, and what a source yields in its place.
+
+    Attributes:
+        name: the path; `shard:key`; `source:id`; or a shard's or folder's own name. Urls are without their query.
+        reason: a key of stats()["failures"].
+        text: what is wrong, on one line; may be empty.
+        position: that of an Entry; the sources' own.
+    """
 
     cdef readonly object name
     cdef readonly str reason, text
+    cdef public int64_t position
 
     def __init__(self, name, str reason, str text):
-        self.name, self.reason, self.text = name, reason, text
+        self.name, self.reason, self.text, self.position = name, reason, text, -1
 
     def __repr__(self):
         return f"<Failure {self.name!r}: {self.reason}: {self.text}>"
@@ -334,16 +374,20 @@ cdef class Entry:
         attributes: JSON text of an object.
         duplicate_state, tags, coca_embedding: as in Sample.
         latents: dict of str to bytes.
+
+    `position` is the sample's number in its epoch, as the source counts (see Progress), -1 until it says so.
     """
 
     cdef readonly object id, source, attributes, tags, coca_embedding, latents
     cdef readonly list images
     cdef readonly int duplicate_state
+    cdef public int64_t position
 
     def __init__(self, id, source, list images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
         self.id, self.source, self.images, self.attributes = id, source, images, attributes
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
+        self.position = -1
 
     def own(self):
         """Copies the images' bytes, which else keep alive whatever larger block they are a part of."""
@@ -372,18 +416,21 @@ def auto_convert(Sample sample):
 
 cdef Item *item_new(object entry) except NULL:
     cdef Item *item
-    if isinstance(entry, bytes):  # a path: the file source's samples, a hundred thousand a second
-        item = item_named(1, entry)
-        item.parts[0].path = item.name
+    if isinstance(entry, tuple):  # a path: the file source's samples, a hundred thousand a second
+        item = item_named(1, (<tuple>entry)[0])
+        item.parts[0].path = item.drawn = item.name
+        item.position = (<tuple>entry)[1]
     elif isinstance(entry, Entry):
         item = item_of_entry(entry)
+        item.position = (<Entry>entry).position
     elif isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
         item = item_named(0, os.fsencode((<Failure>entry).name))
         item.error.status = dg_status_find((<Failure>entry).reason.encode())
+        item.position = (<Failure>entry).position
         text = (<Failure>entry).text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
         memcpy(item.error.text, <const char *>text, len(text) + 1)
     else:
-        raise TypeError(f"a source yields paths (bytes), Entries and Failures, not {type(entry).__name__}")
+        raise TypeError(f"a source yields (path, position) pairs, Entries and Failures, not {type(entry).__name__}")
     return item
 
 
@@ -394,13 +441,17 @@ cdef Item *item_named(int parts, bytes name) except NULL:
     if item == NULL:
         raise MemoryError
     item.part_count = parts
+    item.position = -1
     item.name = <char *>&item.parts[parts]
     memcpy(<char *>item.name, <const char *>name, length)
     return item
 
 
 cdef Item *item_of_entry(Entry entry) except NULL:
-    cdef Item *item = item_named(len(entry.images), os.fsencode(f"{entry.source}:{entry.id}"))
+    cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
+    cdef Item *item = item_named(len(entry.images), name)
+    # The shard without its folder, or the database's source, and the sample's key
+    item.drawn = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
         for i in range(item.part_count):
@@ -417,12 +468,35 @@ cdef Item *item_of_entry(Entry entry) except NULL:
 
 cdef void item_free(Item *item) noexcept:
     cdef int i
+    if item.part_count == 0 and item.batch != NULL:
+        batch_free(item.batch)
+        return
     for i in range(item.part_count):
         dg_image_free(&item.parts[i].picture.image)
         PyBuffer_Release(&item.parts[i].data)
     if item.entry != NULL:
         Py_DECREF(<object>item.entry)
     PyMem_RawFree(item)
+
+
+cdef void item_release(Item *item) noexcept:
+    cdef Entry entry
+    cdef int i
+    for i in range(item.part_count):
+        PyBuffer_Release(&item.parts[i].data)
+    if item.entry != NULL:
+        entry = <Entry>item.entry
+        entry.images = [(role, name, None) for role, name, _ in entry.images]
+
+
+cdef void batch_free(Batch *batch) noexcept:
+    cdef int i
+    for i in range(batch.taken):
+        if batch.items[i] != NULL:
+            item_free(batch.items[i])
+    dg_buffer_free(&batch.memory)
+    PyMem_RawFree(batch.carrier)
+    PyMem_RawFree(batch)
 
 
 cdef ImagePayload payload_of(dg_picture *picture):
@@ -440,35 +514,59 @@ cdef ImagePayload payload_of(dg_picture *picture):
 
 
 cdef object item_result(Item *item, bint convert):
-    cdef Sample sample
-    cdef Entry entry
-    cdef int i
     try:
+        if item.part_count == 0 and item.batch != NULL:
+            return batch_result(item.batch)
         if item.error.status != DG_OK:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
-        sample = Sample.__new__(Sample)
-        sample.masks, sample.additional_images, sample.latents = {}, {}, {}
-        if item.entry == NULL:
-            sample.id = os.fsdecode(item.name)
-            sample.source = "filesystem"
-            sample.attributes = "{}"
-            sample.coca_embedding, sample.tags = [], []
-            sample.image = payload_of(&item.parts[0].picture)
-        else:
-            entry = <Entry>item.entry
-            sample.id, sample.source, sample.attributes = entry.id, entry.source, entry.attributes
-            sample.duplicate_state = entry.duplicate_state
-            sample.coca_embedding, sample.tags = entry.coca_embedding, entry.tags
-            sample.image = ImagePayload.__new__(ImagePayload)
-            (<ImagePayload>sample.image)._data = b""
-            for key, data in entry.latents.items():
-                sample.latents[key] = LatentPayload(bytes(data))
-            for i in range(item.part_count):
-                place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
-        return auto_convert(sample) if convert else sample
+        return item_sample(item, convert)
+    except MemoryError:
+        return Failure(os.fsdecode(item.name), "no_memory", "no memory to hand it out")
+    except Exception as error:
+        return Failure(os.fsdecode(item.name), "sample", f"it cannot be handed out: {type(error).__name__}: {error}")
     finally:
         item_free(item)
+
+
+cdef object item_sample(Item *item, bint convert):
+    cdef Sample sample
+    cdef Entry entry
+    cdef int i
+    sample = Sample.__new__(Sample)
+    sample.masks, sample.additional_images, sample.latents = {}, {}, {}
+    if item.entry == NULL:
+        sample.id = os.fsdecode(item.name)
+        sample.source = "filesystem"
+        sample.attributes = "{}"
+        sample.coca_embedding, sample.tags = [], []
+        sample.image = payload_of(&item.parts[0].picture)
+    else:
+        entry = <Entry>item.entry
+        sample.id, sample.source, sample.attributes = entry.id, entry.source, entry.attributes
+        sample.duplicate_state = entry.duplicate_state
+        sample.coca_embedding, sample.tags = entry.coca_embedding, entry.tags
+        sample.image = ImagePayload.__new__(ImagePayload)
+        (<ImagePayload>sample.image)._data = b""
+        for key, data in entry.latents.items():
+            sample.latents[key] = LatentPayload(bytes(data))
+        for i in range(item.part_count):
+            place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
+    return auto_convert(sample) if convert else sample
+
+
+cdef SampleBatch batch_result(Batch *batch):
+    cdef SampleBatch result = SampleBatch.__new__(SampleBatch)
+    cdef Item *item
+    cdef int i
+    result.width, result.height, result.dropped = batch.width, batch.height, batch.dropped
+    result.samples = []
+    for i in range(batch.taken):
+        item = batch.items[i]
+        batch.items[i] = NULL  # item_result frees it
+        result.samples.append(item_result(item, False))
+    result.pixels = adopt(&batch.memory)
+    return result
 
 
 cdef int place_image(Sample sample, role, name, ImagePayload image) except -1:

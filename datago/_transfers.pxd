@@ -34,6 +34,7 @@ cdef struct Slot:
     bint secure            # https so far
     bint answered          # the status is known and `keep` decided
     bint keep
+    bint head_ended        # the answer's headers came to their end
     double heard           # when bytes last came, or the transfer began
     double span            # when the present span of the rate rule began
     size_t span_bytes      # came in it

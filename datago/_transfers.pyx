@@ -64,7 +64,12 @@ cdef void say(char *text, const char *words) noexcept nogil:
 # ---- what libcurl calls ---------------------------------------------------------------------------------------------
 
 cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noexcept nogil:
-    (<Slot *>argument).heard = dg_now()
+    cdef Slot *slot = <Slot *>argument
+    slot.heard = dg_now()
+    if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
+        slot.head_ended = True
+    elif count > 5 and strncasecmp(data, "HTTP/", 5) == 0:
+        slot.head_ended = False  # an informational answer came before
     return count
 
 
@@ -168,7 +173,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     cdef bint secure = strncasecmp(url, "https://", 8) == 0
     cdef CURLMcode failed
     slot.text[0] = 0
-    slot.answered = slot.keep = False
+    slot.answered = slot.keep = slot.head_ended = False
     slot.error_bytes = slot.span_bytes = 0
     slot.heard = slot.span = dg_now()
     if not secure and strncasecmp(url, "http://", 7) != 0:
@@ -191,7 +196,9 @@ cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
     curl_easy_getinfo(slot.easy, CURLINFO_RESPONSE_CODE, &status)
     curl_easy_getinfo(slot.easy, CURLINFO_REDIRECT_URL, &target)
     curl_multi_remove_handle(slot.engine.multi, slot.easy)
-    if target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
+    if result == CURLE_OK and not slot.head_ended:  # libcurl takes that for an answer without a body
+        settle(slot, CURLE_GOT_NOTHING, 0, "the answer broke off in its head")
+    elif target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
         settle(slot, result, status, why)
     elif slot.hops == REDIRECTS:
         settle(slot, CURLE_OK, 0, "more than 10 redirects")
@@ -250,9 +257,11 @@ cdef void forget(Engine *engine, Job *job) noexcept nogil:
 
 
 cdef bint may_pass(CURLcode result) noexcept nogil:
-    return (result == CURLE_COULDNT_CONNECT or result == CURLE_COULDNT_RESOLVE_HOST
-            or result == CURLE_COULDNT_RESOLVE_PROXY or result == CURLE_OPERATION_TIMEDOUT or result == CURLE_GOT_NOTHING or result == CURLE_PARTIAL_FILE
-            or result == CURLE_SEND_ERROR or result == CURLE_RECV_ERROR or result == CURLE_SSL_CONNECT_ERROR)
+    # The protocols were seen to by `begin`: that one is not supported is said of an answer that is not HTTP.
+    return (result == CURLE_COULDNT_CONNECT or result == CURLE_COULDNT_RESOLVE_HOST or result == CURLE_COULDNT_RESOLVE_PROXY
+            or result == CURLE_OPERATION_TIMEDOUT or result == CURLE_GOT_NOTHING or result == CURLE_PARTIAL_FILE
+            or result == CURLE_SEND_ERROR or result == CURLE_RECV_ERROR or result == CURLE_SSL_CONNECT_ERROR
+            or result == CURLE_WEIRD_SERVER_REPLY or result == CURLE_UNSUPPORTED_PROTOCOL)
 
 
 cdef double backoff(Engine *engine, int attempt) noexcept nogil:

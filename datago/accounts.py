@@ -4,23 +4,24 @@
 def nothing():
     """The pool's counts before there is a pool."""
     ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
-    counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "in_flight", "damaged", "threads"), 0)
-    return {**counts, "work_ring": ring, "ready_ring": dict(ring)}
+    counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "dropped", "in_flight", "damaged", "threads"), 0)
+    return {**counts, "memory": dict.fromkeys(("limit", "in_flight", "peak"), 0), "work_ring": ring, "ready_ring": dict(ring)}
 
 
-def stats(counts, skips, failures, last_failures):
+def stats(counts, skips, failures, last_failures, dropped=()):
     """The dict of DatagoClient.stats: the pool's counts, with what the source passed over (`skips`, reason -> count) seen and
     skipped too."""
     passed_over = sum(skips.values())
-    if counts["skipped"]:
-        skips = {**skips, "stopped": counts["skipped"]}
+    own = {"stopped": counts["skipped"], "remainder": counts.pop("dropped")}
+    skips = {**skips, **{reason: count for reason, count in own.items() if count}}
     return {
         **counts,
         "seen": counts["seen"] + passed_over,
-        "skipped": counts["skipped"] + passed_over,
+        "skipped": sum(own.values()) + passed_over,
         "failures": failures,
         "last_failures": last_failures,
         "skips": skips,
+        "dropped": list(dropped),
         "bottleneck": bottleneck(counts),
     }
 

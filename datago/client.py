@@ -1,95 +1,19 @@
-"""DatagoClient: one pass over a source after another. Lifetime, signals, forks, and what to do with failures."""
+"""DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
-import atexit
+import copy
 import logging
 import os
 import threading
-import weakref
-from collections import deque
 
-from datago import accounts
+from datago import accounts, metrics, ranks, resume
 from datago import config as configuration
-from datago._pool import Pool
-from datago._sample import Failure
-from datago.errors import SourceValueError, printable, sample_error
+from datago._progress import Progress
+from datago._sample import Failure, SampleBatch
+from datago.errors import printable, sample_error
+from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
 
 log = logging.getLogger("datago.client")
-
-STOP_GRACE = 0.5   # seconds that stop() waits for work in flight before a reaper takes over
-DROP_GRACE = 0.1   # the same when a client is dropped, or the interpreter ends
-FAILURES_KEPT = 16
-
-_reapers = set()  # threads that wait for a stopped pass to get out of a system call
-
-
-def live_cleanup_threads():
-    """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
-    return sum(reaper.is_alive() for reaper in list(_reapers))
-
-
-class _Pass:
-    """One run over the source: feeder thread, pool, and the way down. OPEN → CLOSING → CLOSED, by `close` alone."""
-
-    def __init__(self, config):
-        self.source = open_source(config)
-        self.source.open()
-        threads = configuration.worker_count(config.limit)
-        ready = config.samples_buffer_size
-        self.pool = Pool(threads, self.source.work_ahead, ready, config.limit, config.max_file_bytes, config.image_config)
-        if self.pool.thread_count < threads:
-            log.warning("only %d of %d worker threads could be started", self.pool.thread_count, threads)
-        self.error = None  # what ended the source, if it did not end by itself
-        self._lock = threading.Lock()
-        self._closed = False
-        self._feeder = threading.Thread(target=self._feed, name="datago feeder", daemon=True)
-        self._feeder.start()
-
-    def _feed(self):
-        try:
-            for batch in self.source.batches():
-                if not self.pool.submit(batch):
-                    break
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.pool.finish()
-
-    def close(self, grace):
-        """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
-        self.source.stop()
-        self.pool.stop()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._wait(grace):
-            return
-        log.warning("work is still in flight %.1f s after stop; a background thread waits for it", grace)
-        reaper = threading.Thread(target=self._reap, name="datago reaper", daemon=True)
-        try:
-            reaper.start()
-        except RuntimeError:  # the interpreter is on its way out: the process takes the threads along
-            return
-        _reapers.add(reaper)
-
-    def _wait(self, grace):
-        self._feeder.join(grace)
-        return self.pool.join(grace) and not self._feeder.is_alive()
-
-    def _reap(self):
-        while not self._wait(3600):
-            pass
-        _reapers.discard(threading.current_thread())
-
-
-_passes = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all():
-    for running in list(_passes):
-        running.close(DROP_GRACE)
 
 
 class DatagoClient:
@@ -108,35 +32,47 @@ class DatagoClient:
 
     def __init__(self, config):
         self._config = configuration.parse(config)
+        self._epoch, self._resumed = self._config.epoch, None
+        self._worker = 0, 1
         self._reset()
 
     def _reset(self):
         self._lock = threading.RLock()
+        self._starting = threading.Lock()  # held while a source opens, which may take long; taken before _lock
         self._pass = None
         self._pid = None  # the process that started the pass: only there are its threads
         self._ended = False
-        self._failures = {}
-        self._last_failures = deque(maxlen=FAILURES_KEPT)
 
     # ---- lifetime ----
 
     def start(self):
-        """Starts a pass from the beginning and prefetches at once; does nothing while one runs.
+        """Starts a pass from the beginning and prefetches at once; does nothing while one runs. `stop()` ends it while it still
+        looks at its source.
 
         Raises:
             SourceError: the source is not there.
             OSError: no worker thread could be started.
         """
         self._check_process()
-        with self._lock:
-            if self._pass is not None and not self._ended:
-                return
-            self._failures.clear()
-            self._last_failures.clear()
-            self._pass = _Pass(self._config)
-            self._pid = os.getpid()
-            self._ended = False
-            _passes.add(self._pass)
+        with self._starting:
+            with self._lock:
+                before = self._pass, self._ended
+                if self._pass is not None and not self._ended:
+                    return
+                running = self._pass = Pass(self._config, self._next_run())
+                self._pid = os.getpid()
+                self._ended = False
+            try:
+                running.open()
+            except BaseException:
+                running.close(STOP_GRACE)
+                with self._lock:
+                    if self._pass is running:
+                        self._pass, self._ended = before
+                raise
+            with self._lock:
+                if self._pass is running:
+                    self._resumed = None
 
     def stop(self):
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
@@ -172,11 +108,87 @@ class DatagoClient:
     def __getstate__(self):
         if self._pass is not None:
             raise TypeError("a DatagoClient that was started cannot be pickled: pickle it before, or pickle its config")
-        return {"_config": self._config}
+        return self._settings()
+
+    def _settings(self):
+        """What makes another client that reads the same. The ranks are settled: a new process may not know them."""
+        config = copy.copy(self._config)
+        config.source_config = copy.copy(config.source_config)
+        source = config.source_config
+        source.rank, source.world_size = ranks.resolve(source.rank, source.world_size)
+        return {"_config": config, "_epoch": self._epoch, "_resumed": self._resumed, "_worker": self._worker}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._reset()
+
+    # ---- order ----
+
+    @property
+    def epoch(self):
+        """The epoch of the next pass."""
+        return self._epoch
+
+    @property
+    def config(self):
+        """The checked configuration, with its defaults: a namespace, to be read only."""
+        return self._config
+
+    def count(self):
+        """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
+        A folder is listed for that. Raises SourceError."""
+        run = resume.begin(self._config, self._epoch, *self._worker)
+        run.draw()
+        source = open_source(self._config, run, Progress())
+        source.open()
+        return source.count()
+
+    def part(self, worker, workers):
+        """Another client, not started, that gives part `worker` of `workers` of this one's samples."""
+        client = DatagoClient.__new__(DatagoClient)
+        client.__setstate__({**self._settings(), "_worker": (worker, workers)})
+        return client
+
+    def set_epoch(self, epoch):
+        """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
+        if not configuration.TOP["epoch"][0][0](epoch):
+            raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
+        with self._lock:
+            self._epoch = epoch
+            if self._resumed is not None and self._resumed.epoch != epoch:
+                self._resumed = None
+
+    def state_dict(self):
+        """Where this client is in its epoch: what it handed out, not what it has prefetched. A small dict that JSON can write.
+
+        Taken before the first sample, or after set_epoch, it stands for the beginning; after the last one, for the end. Raises
+        SourceError where a source has no order that can be resumed.
+        """
+        with self._lock:
+            running = self._pass
+            if self._resumed is None and running and running.pool and not (self._ended and running.run.epoch != self._epoch):
+                return running.state()
+            run = self._next_run()
+            return run.state(self._config.source_type, 0, run.resume)
+
+    def load_state_dict(self, state):
+        """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under
+        way is ended.
+
+        Args:
+            state: what `state_dict` gave on this rank, or a list with those of all ranks: needed where their number has changed.
+
+        Raises:
+            ValueError: that is no such dict, or it does not fit the config or this rank.
+        """
+        run = resume.resume(state, self._config, *self._worker)
+        with self._lock:
+            if self._pass is not None:
+                self.stop()
+            self._resumed, self._epoch, self._pass, self._ended = run, run.epoch, None, False
+
+    def _next_run(self):
+        return self._resumed or resume.begin(self._config, self._epoch, *self._worker)
 
     # ---- reading ----
 
@@ -205,12 +217,13 @@ class DatagoClient:
 
     def _next(self, convert, timeout):
         running = self._pass
-        if running is None or self._pid != os.getpid():
+        if running is None or running.pool is None or self._pid != os.getpid():
             self._check_process()
-            if self._ended:
-                return None
-            self.start()
+            if not self._ended:
+                self.start()
             running = self._pass
+            if running is None or running.pool is None:
+                return None  # stopped before it began
         if self._ended:
             return None
         while True:
@@ -221,17 +234,23 @@ class DatagoClient:
                 raise
             if result is None:
                 return self._finish(running)
+            if isinstance(result, SampleBatch) and result.dropped:
+                self._drop(running, result)
+                continue
             if not isinstance(result, Failure):
                 return result
-            self._note(result)
+            running.note(result)
+            log.error("%s: %s: %s", printable(result.name), result.reason, result.text)
             if self._config.on_error == "raise":
                 raise sample_error(result)
+            if self._config.on_error != "skip":
+                self._config.on_error(result)
 
-    def _note(self, failure):
-        with self._lock:
-            self._failures[failure.reason] = self._failures.get(failure.reason, 0) + 1
-            self._last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
-        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
+    def _drop(self, running, batch):
+        names = [sample.id for sample in batch.samples]
+        running.note_dropped(names)
+        text = ", ".join(map(printable, names))
+        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def _finish(self, running):
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""
@@ -242,15 +261,7 @@ class DatagoClient:
         if not first:
             return None
         running.close(STOP_GRACE)
-        if running.error is not None:
-            raise running.error
-        counts = running.pool.counts()
-        if counts["delivered"] == 0 and counts["failed"]:
-            last = self._last_failures[-1]
-            raise SourceValueError(
-                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
-                f"{last['reason']}: {last['text']}"
-            )
+        running.conclude()
         return None
 
     def __iter__(self):
@@ -268,14 +279,19 @@ class DatagoClient:
         Returns:
             A dict: `seen` = `delivered` + `failed` + `skipped` + `in_flight` (integers); `failures` (reason → count);
             `last_failures` (a list of dicts with name, reason, text; the last 16); `skips` (reason → count);
+            `dropped` (ids of samples that made no full batch, where `remainder` is "drop");
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
+            `memory` (`limit`, `in_flight` and its `peak`: bytes; zeros without a memory_limit);
             `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """
-        with self._lock:
-            running = self._pass
-            failures, last = dict(self._failures), list(self._last_failures)
-        counts = running.pool.counts() if running is not None else accounts.nothing()
-        skips = dict(running.source.skipped) if running is not None else {}
-        return accounts.stats(counts, skips, failures, last)
+        running = self._pass
+        return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])
+
+    def metrics(self, **labels):
+        """`stats()` as OpenMetrics text, for Prometheus and its kin: families datago_…, with `labels` on every sample.
+
+        It is for the body of an answer of the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+        """
+        return metrics.openmetrics(self.stats(), labels)

@@ -1,4 +1,4 @@
-"""The configuration: JSON text or a dict in, checked values out. Also what the environment has to say.
+"""The configuration: JSON text or a dict in, checked values out.
 
 A wrong value raises ValueError at once, naming the key, what it got and what it wants; an unknown key warns.
 """
@@ -36,11 +36,16 @@ def choice(*names):
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
 PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
+PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
 URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
 OBJECT = (lambda value: isinstance(value, dict)), "an object"
 YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
+RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
+WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
+POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
+SECONDS = (lambda value: value == 0 or number(0)[0](value)), "a number of at least 0"
 UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
 
 
@@ -58,6 +63,14 @@ def _is_colour(value):
     return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
 
 
+def _is_pair(value, check):
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(check, value))
+
+
+def _is_range(value):
+    return _is_pair(value, number(0)[0]) and value[0] <= value[1]
+
+
 # section: {key: (check and what it wants, default)}
 TOP = {
     "source_type": (choice("db", "file", "webdataset"), "db"),
@@ -65,10 +78,16 @@ TOP = {
     "image_config": (OBJECT, None),
     "limit": (integer(1), MOST),
     "samples_buffer_size": (integer(1, 2**20), 64),
-    "on_error": (choice("skip", "raise"), "skip"),
+    "on_error": (POLICY, "skip"),
     "max_file_bytes": (integer(1), 2**30),
+    "memory_limit": (integer(1), None),
+    "log_period": (SECONDS, 0),
+    "seed": (integer(0, 2**64 - 1), None),
+    "epoch": (integer(0), 0),
+    "ordered": (BOOL, False),
+    "uneven": (choice("keep", "drop", "pad"), "keep"),
 }
-RANKS = {"rank": (integer(0), 0), "world_size": (integer(1), 1)}
+RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
 TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks
 has_latents lacks_latents return_latents attributes""".split()
 SIZE_FILTERS = "min_short_edge max_short_edge min_pixel_count max_pixel_count".split()
@@ -85,23 +104,30 @@ SOURCES = {
         "max_connections": (integer(1, 2**12), 64),
         "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
-    "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, False), **RANKS},
+    "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, None), **RANKS},
     "webdataset": {
         "url": (URLS, REQUIRED),
         "reference_image_type": (TEXT, "jpg"),
         "mask_suffixes": (TEXTS, ["mask", "seg"]),
-        "random_sampling": (BOOL, False),
-        "shuffle": (BOOL, False),
+        "random_sampling": (BOOL, None),
+        "shuffle": (BOOL, None),
         "shuffle_buffer": (integer(0, 2**24), 0),
         "concurrent_downloads": (integer(0, 1024), 0),
         "auth_token": (TEXT, ""),
         "timeout": (number(0), 30.0),
+        "shard_index": (PATH, None),
         "cache_dir": (PATH, None),
         "cache_size": (integer(1), 2**37),
         **RANKS,
     },
 }
 SECRETS = {"api_key"}
+SIDE = integer(1, 2**16)
+RESIZED = {
+    "size": (((lambda value: SIDE[0](value) or _is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
+    "scale": (((lambda value: _is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
+    "ratio": (((lambda value: _is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
+}
 IMAGE = {
     "crop_and_resize": (BOOL, False),
     "default_image_size": (integer(0, 2**16), 0),
@@ -109,6 +135,9 @@ IMAGE = {
     "min_aspect_ratio": (number(0), 0),
     "max_aspect_ratio": (number(0), 0),
     "resize_mode": (choice("fast", "exact"), "fast"),
+    "random_crop": (BOOL, False),
+    "random_resized_crop": (((lambda value: isinstance(value, dict) or SIDE[0](value)), "a side in pixels, or an object"), None),
+    "horizontal_flip": (PROBABILITY, 0),
     "mask_resample": (choice("lanczos", "nearest"), "lanczos"),
     "image_to_rgb8": (BOOL, False),
     "background": (COLOUR, 128),
@@ -126,6 +155,7 @@ DEAD = {
     "config": {"prefetch_buffer_size", "num_threads", "max_connections", "rank", "world_size", "image_transform"},
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
+    "image_config.random_resized_crop": set(),
 }
 
 
@@ -152,15 +182,50 @@ def parse(config):
     top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type])
     top.image_config = _section("image_config", top.image_config or {}, IMAGE)
     _check_image(top.image_config)
-    ranks = top.source_config
-    if ranks.rank >= ranks.world_size:
-        raise ValueError(f"source_config.rank: got {ranks.rank}, wanted less than world_size, which is {ranks.world_size}")
+    _settle_ranks(top.source_config)
+    _settle_order(top)
+    top.batch = None  # see batches.py
     return top
+
+
+def _settle_ranks(source):
+    """One of them alone is "auto": so is the other."""
+    default = ("auto", "auto") if "auto" in (source.rank, source.world_size) else (0, 1)
+    source.rank = default[0] if source.rank is None else source.rank
+    source.world_size = default[1] if source.world_size is None else source.world_size
+    if "auto" not in (source.rank, source.world_size) and source.rank >= source.world_size:
+        raise ValueError(f"source_config.rank: got {source.rank}, wanted less than world_size, which is {source.world_size}")
+
+
+def _settle_order(top):
+    """A seed asks for a shuffled order where nothing is said of it."""
+    source, kind = top.source_config, top.source_type
+    if kind == "db":
+        if top.seed is not None and source.random_sampling:
+            raise ValueError(f"seed: got {top.seed}, wanted none with random_sampling: the server draws, and takes no seed")
+        if top.ordered and source.random_sampling:
+            raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
+        if top.uneven != "keep":
+            raise ValueError(f"uneven: got {top.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
+        return
+    wishes = [wish for wish in (source.random_sampling, getattr(source, "shuffle", None)) if wish is not None]
+    source.random_sampling = any(wishes) if wishes else top.seed is not None
+    if kind == "webdataset" and top.uneven != "keep" and not source.shard_index:
+        raise ValueError(
+            f"uneven: got {top.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
+        )
 
 
 def _check_image(image):
     if isinstance(image.background, int):
         image.background = [image.background] * 3
+    if image.random_resized_crop is not None:
+        given = image.random_resized_crop
+        resized = _section("image_config.random_resized_crop", given if isinstance(given, dict) else {"size": given}, RESIZED)
+        resized.size = [resized.size] * 2 if isinstance(resized.size, int) else list(resized.size)
+        image.random_resized_crop = resized
+        if image.crop_and_resize:
+            raise ValueError("image_config.random_resized_crop: wanted either that or crop_and_resize, got both")
     if not image.crop_and_resize:
         return
     for key in ("default_image_size", "downsampling_ratio", "min_aspect_ratio", "max_aspect_ratio"):
@@ -209,58 +274,3 @@ def _warn_unknown(prefix, key, keys):
     near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=5)
-
-
-def worker_count(limit):
-    """Worker threads: DATAGO_MAX_TASKS if that is a number (0: one), else the CPUs this process may use; at most `limit`."""
-    try:
-        count = max(1, int(os.environ["DATAGO_MAX_TASKS"]))
-    except (KeyError, ValueError):
-        count = usable_cpus()
-    return min(count, limit, 1024)
-
-
-def attempts():
-    """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
-    try:
-        return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
-    except (KeyError, ValueError):
-        return 5
-
-
-def usable_cpus():
-    """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
-
-
-def _cgroup_quotas(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
-    """CPUs that each control group above this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
-    try:
-        with open(membership, encoding="utf-8", errors="replace") as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return
-    for _, controllers, path in (line for line in lines if len(line) == 3):
-        base = root if controllers == "" else f"{root}/cpu" if "cpu" in controllers.split(",") else None
-        steps = [step for step in path.split("/") if step]
-        for depth in range(len(steps) + 1) if base else ():
-            folder = "/".join([base, *steps[:depth]])
-            quota, period = _read_quota(folder, controllers == "")
-            if quota > 0 and period > 0:
-                yield quota / period
-
-
-def _read_quota(folder, unified):
-    try:
-        if unified:
-            with open(f"{folder}/cpu.max", encoding="ascii") as file:
-                quota, period = file.read().split()
-        else:
-            with open(f"{folder}/cpu.cfs_quota_us", encoding="ascii") as file:
-                quota = file.read()
-            with open(f"{folder}/cpu.cfs_period_us", encoding="ascii") as file:
-                period = file.read()
-        return int(quota), int(period)
-    except (OSError, ValueError):  # no such group here, or "max": no limit
-        return 0, 0

@@ -1,29 +1,93 @@
-"""DatagoIterDataset: the stream as an iterable for a training loop."""
+"""DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
+from datago import resume
 from datago.client import DatagoClient
 
+try:
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError:
+    torch, IterableDataset, get_worker_info = None, object, lambda: None
 
-class DatagoIterDataset:
-    """Iterates over the samples of a config, a full pass each time.
+COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
+
+
+class DatagoIterDataset(IterableDataset):
+    """Iterates over the samples of a config, a full pass each time. A torch.utils.data.IterableDataset if torch is installed.
 
     Args:
         config: as for DatagoClient.
         return_python_types: yield dicts of plain Python values with PIL images (as `get_sample_auto_convert`), else Samples.
+
+    In the workers of a DataLoader each reads a part of its rank's samples, so that all of them together give each sample once, in
+    whatever order the workers take turns; `limit` stays the rank's. It can be pickled at any time. `state_dict` and
+    `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each.
     """
 
     def __init__(self, config, return_python_types=True):
-        self._config = config
+        self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
-        self._limit = DatagoClient(config)._config.limit
+        # Workers that outlive an epoch see what set_epoch says in the parent.
+        epoch = [self._client.epoch]
+        self._epoch = torch.tensor(epoch).share_memory_() if torch else epoch
+        self._states = None   # loaded, and no pass has begun with them yet
+        self._running = None  # the client of the pass under way, or of the last one
 
     def __iter__(self):
-        with DatagoClient(self._config) as client:
+        self._running = None
+        if self._states is not None and all(state["ended"] for state in self._states):
+            self._states = None  # the rest of that epoch is nothing; whoever asks again wants a pass
+            return iter(())
+        return self._pass()
+
+    def _pass(self):
+        # A generator: nothing starts before the first sample is asked for, and iterators that nobody reads cost nothing.
+        client, self._states = self._next(), None
+        self._running = client
+        with client:
             get = client.get_sample_auto_convert if self._convert else client.get_sample
             while (sample := get()) is not None:
                 yield sample
 
+    def _next(self):
+        """The client of the pass that would begin now."""
+        info = get_worker_info()
+        client = self._client.part(info.id, info.num_workers) if info else self._client.part(0, 1)
+        if self._states is not None:
+            client.load_state_dict(self._states)
+        client.set_epoch(int(self._epoch[0]))  # of another epoch than the state's: that is over
+        return client
+
+    def set_epoch(self, epoch):
+        """The next pass is that epoch's, in every worker. Raises ValueError."""
+        self._client.set_epoch(epoch)
+        self._epoch[0] = epoch
+
+    def state_dict(self):
+        """Where this process is in its epoch; see DatagoClient.state_dict."""
+        client = self._running or self._next()
+        client.set_epoch(int(self._epoch[0]))
+        return client.state_dict()
+
+    def load_state_dict(self, state):
+        """The next pass gives exactly what was left; see DatagoClient.load_state_dict.
+
+        Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
+        """
+        states = resume.checked(state, self._client.config)
+        self.set_epoch(states[0]["epoch"])
+        self._states = states
+
     def __len__(self):
-        """The config's `limit`; TypeError if it has none, since a folder is not counted before it is read."""
-        if self._limit == 2**63 - 1:
-            raise TypeError("the number of samples is not known: the config has no limit")
-        return self._limit
+        """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.
+
+        Shards without an index and databases are not counted: their `limit` is given, and TypeError raised if there is none.
+        """
+        limit = self._client.config.limit
+        count = self._client.count()
+        if count is None and limit > COUNTABLE:
+            raise TypeError("the number of samples is not known: the config has no limit, and this source does not count")
+        return limit if count is None else min(count, limit)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_running": None}

@@ -1,14 +1,23 @@
 """Formats without a native decoder, through Pillow and whatever plugins it has: called by a worker, with the GIL."""
 
+import contextlib
+import functools
+import logging
+import threading
+
 from datago._sample import Failure
 
+# Pillow logs some errors. Where nobody listens, Python would print them.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
-def decode(data, max_pixels):
+
+def decode(data, max_pixels, most):
     """Decodes the first frame of an image.
 
     Args:
         data: the file's bytes, a memoryview that is only valid during the call.
         max_pixels: width x height beyond which the picture is refused.
+        most: what memory_limit allows of that.
 
     Returns:
         (pixels, width, height, channels, depth, orientation): bytes of interleaved samples without padding (16-bit ones in
@@ -20,10 +29,13 @@ def decode(data, max_pixels):
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with _quiet, Image.open(io.BytesIO(data)) as image:
             width, height = image.size
-            if width * height > max_pixels:
-                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, max_pixels is {max_pixels}")
+            if width * height > min(max_pixels, most):
+                limit = f"max_pixels is {max_pixels}" if width * height > max_pixels else f"memory_limit allows {most}"
+                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, {limit}")
+            if image.format == "TIFF":
+                _silence_libtiff()
             image.load()  # this turns a TIFF already, and its EXIF then says so
             orientation = image.getexif().get(0x0112, 1)
             pixels, channels, depth = _samples(image)
@@ -37,6 +49,48 @@ def decode(data, max_pixels):
     except Exception as error:  # plugins raise whatever they like on broken files
         text = f"{type(error).__name__}: {error}"
         return Failure("", "truncated" if "truncated" in text.lower() else "corrupt", " ".join(text.split()))
+
+
+class _Quiet:
+    """No warning of Pillow's modules is shown, or made an error of, while some thread is in here: the failure says what is wrong.
+
+    `warnings.catch_warnings` would put back what another thread has changed."""
+
+    def __init__(self):
+        self._lock, self._inside, self._filter = threading.Lock(), 0, None
+
+    def __enter__(self):
+        import warnings
+
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+                self._filter = warnings.filters[0]
+
+    def __exit__(self, *_):
+        import warnings
+
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                with contextlib.suppress(ValueError):  # somebody has put back older filters
+                    warnings.filters.remove(self._filter)
+
+
+_quiet = _Quiet()
+
+
+@functools.cache
+def _silence_libtiff():
+    """libtiff prints its errors unless it is told not to, which Pillow does for its warnings only. So it is looked for among the
+    libraries that are loaded; where it is a part of Pillow's own, it goes on printing."""
+    import ctypes
+
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for path in {line.split(maxsplit=5)[5].strip() for line in maps if "/libtiff" in line}:
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(path).TIFFSetErrorHandler(None)
 
 
 def _samples(image):

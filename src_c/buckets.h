@@ -37,9 +37,9 @@ const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int wi
 /* width / height in thousandths, rounded exactly as printf("%.3f", width / height) does. */
 int64_t dg_aspect_thousandths(int width, int height);
 
-/* The centred part of a width x height picture that has the target's aspect: the box of PIL.ImageOps.fit(image,
- * (target_width, target_height), centering=(0.5, 0.5)), computed in the same order so that it is equal to the last
- * bit. */
-dg_box dg_box_fit(int width, int height, int target_width, int target_height);
+/* The largest part of a width x height picture that has the target's aspect: the box of PIL.ImageOps.fit(image,
+ * (target_width, target_height), centering=(across, down)), computed in the same order so that it is equal to the last
+ * bit. `across` and `down` are 0 to 1; 0.5 is the middle. */
+dg_box dg_box_fit(int width, int height, int target_width, int target_height, double across, double down);
 
 #endif

@@ -80,6 +80,7 @@ static void jpeg_read(span file, dg_header *header)
         if (is_frame(marker) && content.size >= 6 && header->width == 0) {
             header->height = (int)number(content.data + 1, 2, 1);
             header->width = (int)number(content.data + 3, 2, 1);
+            header->progressive = (marker & 3) == 2;
         }
         if (marker == 0xE1 && !exif_seen && begins_with(content, "Exif\0\0", 6)) {
             exif_seen = 1;
@@ -162,7 +163,7 @@ static void webp_read(span file, dg_header *header)
 int dg_header_read(const uint8_t *data, size_t size, dg_format format, dg_header *header)
 {
     span file = {data, size};
-    *header = (dg_header){0, 0, 1};
+    *header = (dg_header){.orientation = 1};
     switch (format) {
     case DG_FORMAT_JPEG: jpeg_read(file, header); break;
     case DG_FORMAT_PNG: png_read(file, header); break;

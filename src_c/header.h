@@ -7,6 +7,7 @@
 typedef struct {
     int width, height; /* pixels as stored, before any turning */
     int orientation;   /* EXIF's, 1 to 8; 1 where the file says nothing, or nothing that makes sense */
+    int progressive;   /* of JPEG: every pixel is known only when all have been read */
 } dg_header;
 
 /* Reads `data`, which is of `format`. 1 when the size is known; 0 when it is not, because the file is damaged or of a

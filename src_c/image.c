@@ -33,10 +33,18 @@ dg_heap *dg_heap_new(size_t keep)
     return heap;
 }
 
+void dg_heap_trim(dg_heap *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    while (heap->count)
+        free(heap->free[--heap->count].data);
+    heap->keep = heap->kept = 0;
+    pthread_mutex_unlock(&heap->lock);
+}
+
 static void heap_destroy(dg_heap *heap)
 {
-    for (int i = 0; i < heap->count; i++)
-        free(heap->free[i].data);
+    dg_heap_trim(heap);
     pthread_mutex_destroy(&heap->lock);
     free(heap);
 }

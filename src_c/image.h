@@ -33,6 +33,8 @@ typedef struct {
 /* A heap that keeps at most `keep` bytes of freed buffers for reuse; NULL when memory is short. Thread-safe. It lives
  * until dg_heap_free was called and its last buffer came back, so that a sample may outlive its client. */
 dg_heap *dg_heap_new(size_t keep);
+/* Gives back what it keeps, and keeps nothing from now on. */
+void dg_heap_trim(dg_heap *heap);
 void dg_heap_free(dg_heap *heap);
 
 /* At least `size` bytes, not cleared; buffer->size = size. DG_NO_MEMORY leaves `buffer` empty. */

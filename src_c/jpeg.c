@@ -149,6 +149,7 @@ void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_deco
     jpeg->info.src = &jpeg->source;
     jpeg->progress.progress_monitor = on_progress;
     jpeg->info.progress = &jpeg->progress;
+    jpeg->marked_end = dg_jpeg_ends(data, size);
     jpeg->ended = jpeg->starved = jpeg->damaged = 0;
     jpeg_read_header(&jpeg->info, TRUE);
     if ((uint64_t)jpeg->info.image_width * jpeg->info.image_height > options->max_pixels)
@@ -199,6 +200,16 @@ static void read_rows(dg_jpeg *jpeg, dg_image *image)
     }
 }
 
+int dg_jpeg_is_smoothed(const dg_jpeg *jpeg)
+{
+    const struct jpeg_decompress_struct *info = &jpeg->info;
+    for (int c = 0; info->progressive_mode && info->coef_bits && c < info->num_components; c++)
+        for (int k = 0; k < DCTSIZE2; k++)
+            if (info->coef_bits[c][k] != 0)
+                return 1;
+    return 0;
+}
+
 /* Every row is out: is some of it made up? A file that lacks nothing but its end marker is whole. */
 static int is_truncated(const dg_jpeg *jpeg)
 {
@@ -209,11 +220,7 @@ static int is_truncated(const dg_jpeg *jpeg)
         return 1;
     if (!info->progressive_mode || !info->coef_bits)
         return jpeg_has_multiple_scans((j_decompress_ptr)info);
-    for (int c = 0; c < info->num_components; c++)
-        for (int k = 0; k < DCTSIZE2; k++)
-            if (info->coef_bits[c][k] != 0)
-                return 1;
-    return 0;
+    return dg_jpeg_is_smoothed(jpeg);
 }
 
 void dg_jpeg_check_whole(dg_jpeg *jpeg)

@@ -18,11 +18,23 @@ void dg_jpeg_free(dg_jpeg *jpeg);
 dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
                          dg_image *image, int *damaged, dg_error *error);
 
+/* Whether the file's last bytes are an end marker: it is whole, then, for all that can be known without decoding it. */
+static inline int dg_jpeg_ends(const uint8_t *data, size_t size)
+{
+    return size >= 2 && data[size - 2] == 0xFF && data[size - 1] == 0xD9;
+}
+
 /* Decodes and resamples the box `plan->box` of the picture to plan->dst_width x plan->dst_height, row by row: the whole
  * picture is never in memory. Only box, dst_width, dst_height and mode of the plan are read; the rest follows from the
- * file. EXACT resamples the pixels that dg_jpeg_decode gives. FAST takes what a JPEG offers: the inverse DCT at the
- * smallest of 1/8, 1/4, 1/2 and 1 that still covers the target with DG_DCT_MARGIN to spare, and luma and chroma resampled
- * as they are stored, turned into RGB at the target's size. */
+ * file. EXACT resamples the pixels that dg_jpeg_decode gives, to the last bit. FAST takes what a JPEG offers: the inverse
+ * DCT at the smallest of 1/8, 1/4, 1/2 and 1 that still covers the target with DG_DCT_MARGIN to spare, and luma and chroma
+ * resampled as they are stored, turned into RGB at the target's size; where nothing smaller covers it, and with
+ * options->part, it resamples the same pixels as EXACT.
+ *
+ * Those pixels are decoded only where they are needed: the box, what the kernel takes from around it, DG_JPEG_MARGIN
+ * columns and rows more, since upsampling takes the region's ends for the picture's, and whatever completes a block or a
+ * row of them. But entropy-coded data has no index: all of it is read, from the first row to the last one needed if
+ * options->part is set and the file ends with an end marker (damage below that row goes unnoticed), else to the end. */
 dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
 

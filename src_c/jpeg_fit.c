@@ -14,6 +14,11 @@ enum { ROWS_AT_ONCE = 16 };
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
 
+/* Pixels on either side of what is needed that are decoded too. Fancy upsampling mixes a chroma sample with its neighbours, and thinks
+ * that there are none beyond the columns, and above the rows, that it is given: 4:2:0 needs one pixel. It also wants no fewer than
+ * three columns of chroma, or it is done otherwise. */
+#define DG_JPEG_MARGIN 4
+
 /* Grain of full-size pixels over that at a reduced size, as a power of the reduction: 1 were it white and the coder kind. */
 #define GRAIN_POWER 0.9f
 
@@ -34,6 +39,23 @@ static void begin(dg_jpeg *jpeg, dg_resizer *resizer, const dg_resize_plan *plan
 {
     if (dg_resizer_begin(resizer, plan, out, stride, jpeg->error) != DG_OK)
         longjmp(jpeg->escape, 1);
+}
+
+/* Tells libjpeg which columns and rows are needed. The column at which its rows begin from now on. */
+static int cut(dg_jpeg *jpeg, const dg_resizer *resizer)
+{
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    int x, columns, y, rows;
+    dg_resizer_source(resizer, &x, &columns, &y, &rows);
+    int right = x + columns + DG_JPEG_MARGIN, width = (int)info->output_width;
+    JDIMENSION left = x > DG_JPEG_MARGIN ? (JDIMENSION)(x - DG_JPEG_MARGIN) : 0;
+    JDIMENSION kept = (JDIMENSION)(right < width ? right : width) - left;
+    if (dg_jpeg_is_smoothed(jpeg))
+        return 0; /* that looks at blocks further away */
+    jpeg_crop_scanline(info, &left, &kept);
+    if (y > DG_JPEG_MARGIN)
+        jpeg_skip_scanlines(info, (JDIMENSION)(y - DG_JPEG_MARGIN));
+    return (int)left;
 }
 
 /* Pushes row `y` of what is being decoded, if it is one of those that count. Destination rows that are complete. */
@@ -61,16 +83,18 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     plan.dst_step = image->step;
     plan.depth = 8;
     begin(jpeg, resizer, &plan, image->buffer.data, dg_image_stride(image));
-    size_t stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_step);
+    size_t before = (size_t)cut(jpeg, resizer) * plan.src_step, stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_step);
     uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1)), *rgb = band + stride * ROWS_AT_ONCE;
     for (int i = 0; i < ROWS_AT_ONCE; i++)
         rows[i] = band + i * stride;
-    while (info->output_scanline < info->output_height) {
+    int enough = jpeg->options->part && jpeg->marked_end ? plan.dst_height : plan.dst_height + 1;
+    for (int done = 0; info->output_scanline < info->output_height && done < enough;) {
         int y = (int)info->output_scanline, count = (int)jpeg_read_scanlines(info, rows, ROWS_AT_ONCE);
         for (int i = 0; i < count; i++) {
             if (cmyk)
-                dg_jpeg_cmyk_to_rgb(rows[i], rgb, plan.src_width, 3);
-            push(resizer, y + i, cmyk ? rgb : rows[i]);
+                dg_jpeg_cmyk_to_rgb(rows[i], rgb, (int)info->output_width, 3);
+            int now = push(resizer, y + i, (cmyk ? rgb : rows[i]) - before);
+            done = now > done ? now : done;
         }
     }
 }
@@ -167,8 +191,9 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
-        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. */
-        int planes = plan->mode == DG_RESIZE_FAST
+        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a part most of the
+         * time goes into entropy decoding: a reduced size would save a fifth, and restarts cost more than that. */
+        int planes = plan->mode == DG_RESIZE_FAST && !options->part
                      && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
         if (planes && !fit_planes(jpeg, plan, image)) {
             jpeg_destroy_decompress(&jpeg->info);

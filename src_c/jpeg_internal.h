@@ -20,6 +20,7 @@ struct dg_jpeg {
     jmp_buf escape; /* where libjpeg's errors and ours land: set by whoever calls into libjpeg */
     const dg_decode_options *options;
     dg_error *error;
+    int marked_end;     /* the file has an end marker where it ends */
     int ended;          /* the bytes ran out, and an end marker was made up */
     int starved;        /* entropy-coded data was missing: pixels are grey that should not be */
     int damaged;        /* libjpeg met data that cannot be right, and went on */
@@ -33,6 +34,8 @@ struct dg_jpeg {
 void dg_jpeg_give_up(dg_jpeg *jpeg, dg_status status, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
 /* Reads the header and applies the limits; the output colour space is set to grey, RGB(X) or, for four components, CMYK. */
 void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_error *error);
+/* Whether the picture is progressive and lacks some of its coefficients, so that libjpeg smooths over block borders. */
+int dg_jpeg_is_smoothed(const dg_jpeg *jpeg);
 /* When every row is out: gives up if some of them are made up and nobody wants such. */
 void dg_jpeg_check_whole(dg_jpeg *jpeg);
 /* `count` pixels of a CMYK row. Pillow reads every CMYK JPEG as Adobe writes it, inverted, and so do we: what is stored is

@@ -53,16 +53,6 @@ static dg_status no_memory(dg_error *error, int width, int height)
     return dg_fail(error, DG_NO_MEMORY, "no memory for %d x %d pixels", width, height);
 }
 
-/* The sample's bucket, chosen now if this is its first picture; {0, 0} if there are no buckets. */
-static dg_size choose_bucket(const dg_process_options *options, int width, int height, dg_size *bucket)
-{
-    if (bucket->width == 0 && options->bucket_count) {
-        const dg_bucket *chosen = dg_bucket_choose(options->buckets, options->bucket_count, width, height);
-        *bucket = (dg_size){chosen->width, chosen->height};
-    }
-    return *bucket;
-}
-
 /* ---- crop and resize ---- */
 
 static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
@@ -80,14 +70,25 @@ static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
     }
 }
 
-static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, dg_size size, dg_image *image,
+/* Whether an upright picture is to be cut or resized. */
+static int is_fitted(const dg_crop *crop, int width, int height)
+{
+    if (crop->target.width == 0)
+        return 0;
+    dg_box box = dg_crop_box(crop, width, height, 1);
+    return crop->target.width != width || crop->target.height != height || box.x0 != 0 || box.y0 != 0 || box.x1 != width
+           || box.y1 != height;
+}
+
+static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_crop *crop, dg_image *image,
                      dg_error *error)
 {
+    dg_size size = crop->target;
     dg_image fitted;
     int nearest = role == DG_ROLE_MASK && options->nearest_masks;
     int wide = image->channels == 3 && image->depth == 8 && options->decode.rgbx;
     int step = nearest ? image->step : wide ? 4 : image->channels;
-    dg_box box = dg_box_fit(image->width, image->height, size.width, size.height);
+    dg_box box = dg_crop_box(crop, image->width, image->height, 1);
     if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, step, image->depth, &fitted) != DG_OK)
         return no_memory(error, size.width, size.height);
     dg_status status = DG_OK;
@@ -165,18 +166,24 @@ static dg_status encode(dg_worker *worker, dg_role role, const dg_process_option
 
 /* ---- the way ---- */
 
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                            dg_size *bucket, dg_picture *picture, dg_error *error)
+enum { MIRRORED = 2 };
+
+/* The orientation that mirrors, left to right, what `orientation` turns upright: 1 and 2, 3 and 4 … are such pairs. */
+static int mirrored(int orientation) { return ((orientation - 1) ^ 1) + 1; }
+
+/* From pixels as stored on; `fitted` if they are cut and resized already. */
+static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role role, const dg_process_options *options,
+                        const dg_crop *crop, dg_picture *picture, dg_error *error)
 {
     dg_image *image = &picture->image;
-    dg_status status = options->orient ? dg_image_orient(worker->heap, image, orientation, error) : DG_OK;
-    if (status == DG_OK && picture->original_width == 0) {
-        picture->original_width = image->width;
-        picture->original_height = image->height;
-    }
-    dg_size size = choose_bucket(options, image->width, image->height, bucket);
-    if (status == DG_OK && size.width && (size.width != image->width || size.height != image->height))
-        status = fit(worker, role, options, size, image, error);
+    int mirror = crop->mirrored && !options->to_be_placed, turned = orientation >= 5;
+    int fits = !fitted && is_fitted(crop, turned ? image->height : image->width, turned ? image->width : image->height);
+    picture->mirrored = crop->mirrored && options->to_be_placed;
+    dg_status status = dg_image_orient(worker->heap, image, mirror && !fits ? mirrored(orientation) : orientation, error);
+    if (status == DG_OK && fits)
+        status = fit(worker, role, options, crop, image, error);
+    if (status == DG_OK && fits && mirror)
+        status = dg_image_orient(worker->heap, image, MIRRORED, error);
     if (status == DG_OK && options->rgb8 && role != DG_ROLE_MASK)
         status = make_rgb8(worker, options, image, error);
     if (status == DG_OK && options->encoding != DG_ENCODE_NOT)
@@ -186,22 +193,30 @@ dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, co
     return status;
 }
 
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
+                            dg_crop *crop, dg_picture *picture, dg_error *error)
+{
+    const dg_image *image = &picture->image;
+    if (!options->orient || orientation < 1 || orientation > 8)
+        orientation = 1;
+    picture->original_width = orientation >= 5 ? image->height : image->width;
+    picture->original_height = orientation >= 5 ? image->width : image->height;
+    dg_crop_choose(crop, &options->crop, picture->original_width, picture->original_height);
+    return finish(worker, orientation, 0, role, options, crop, picture, error);
+}
+
 /* A JPEG that would only be decoded to be encoded again: the file itself is the result. That it is whole is taken from its end
  * marker where that stands last; else it is decoded to see. */
-static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, const dg_header *header, dg_role role,
-                          const dg_process_options *options, dg_size size_wanted, dg_picture *picture, dg_error *error)
+static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, const dg_header *header,
+                          const dg_process_options *options, dg_picture *picture, dg_error *error)
 {
-    int components, turned = options->orient && header->orientation != 1;
-    if (options->encoding != DG_ENCODE_JPEG || role == DG_ROLE_MASK || turned
-        || (size_wanted.width && (size_wanted.width != header->width || size_wanted.height != header->height)))
-        return 0;
+    int components;
     dg_image image;
-    int ended = size >= 2 && data[size - 2] == 0xFF && data[size - 1] == 0xD9;
     if (dg_codec_jpeg_components(worker->codec, data, size, &options->decode, &components, error) != DG_OK)
         return 0;
     if (components != 3 && (components != 1 || options->rgb8))
         return 0;
-    if (!ended) {
+    if (!dg_jpeg_ends(data, size)) {
         if (dg_codec_decode(worker->codec, data, size, DG_FORMAT_JPEG, &options->decode, &image, &picture->damaged, error) != DG_OK)
             return 0;
         dg_image_free(&image);
@@ -217,9 +232,9 @@ static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, c
 }
 
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
-                     dg_size *bucket, dg_format *format, dg_picture *picture, dg_error *error)
+                     dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error)
 {
-    dg_header header = {0, 0, 1};
+    dg_header header = {.orientation = 1};
     dg_status status;
     dg_process_options own = *options;
     memset(picture, 0, sizeof *picture);
@@ -230,25 +245,25 @@ dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_rol
         own.decode.rgbx = 0;
     if (known && *format == DG_FORMAT_JPEG) {
         int width = turned ? header.height : header.width, height = turned ? header.width : header.height;
-        dg_size wanted = choose_bucket(&own, width, height, bucket);
-        if (passes_through(worker, data, size, &header, role, &own, wanted, picture, error))
+        dg_crop_choose(crop, &own.crop, width, height);
+        int fitted = is_fitted(crop, width, height);
+        if (own.encoding == DG_ENCODE_JPEG && role != DG_ROLE_MASK && orientation == 1 && !fitted && !crop->mirrored
+            && passes_through(worker, data, size, &header, &own, picture, error))
             return DG_OK;
         /* Labels want every pixel as it is, and exactness the picture turned first. */
         int whole = (role == DG_ROLE_MASK && own.nearest_masks) || (own.mode == DG_RESIZE_EXACT && orientation != 1);
-        if (wanted.width && !whole && (wanted.width != width || wanted.height != height)) {
+        if (fitted && !whole) {
             dg_resize_plan plan = {.mode = own.mode};
-            plan.dst_width = turned ? wanted.height : wanted.width;
-            plan.dst_height = turned ? wanted.width : wanted.height;
-            plan.box = dg_box_fit(header.width, header.height, plan.dst_width, plan.dst_height);
+            plan.dst_width = turned ? crop->target.height : crop->target.width;
+            plan.dst_height = turned ? crop->target.width : crop->target.height;
+            plan.box = dg_crop_box(crop, header.width, header.height, orientation);
+            own.decode.part = own.crop.resized.width != 0;
             picture->original_width = width;
             picture->original_height = height;
             status = dg_codec_fit(worker->codec, data, size, &own.decode, &plan, &picture->image, &picture->damaged, error);
-            return status != DG_OK ? status
-                                   : dg_process_pixels(worker, orientation, role, &own, bucket, picture, error);
+            return status != DG_OK ? status : finish(worker, orientation, 1, role, &own, crop, picture, error);
         }
     }
     status = dg_codec_decode(worker->codec, data, size, *format, &own.decode, &picture->image, &picture->damaged, error);
-    if (status != DG_OK)
-        return status;
-    return dg_process_pixels(worker, orientation, role, &own, bucket, picture, error);
+    return status != DG_OK ? status : dg_process_pixels(worker, orientation, role, &own, crop, picture, error);
 }

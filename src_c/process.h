@@ -1,9 +1,10 @@
-/* One picture of a sample, from bytes to what the reader asked for: decode → orient → crop and resize → RGB8 → encode. */
+/* One picture of a sample, from bytes to what the reader asked for:
+ * decode → orient → crop and resize → mirror → RGB8 → encode. */
 #ifndef DG_PROCESS_H
 #define DG_PROCESS_H
 
-#include "buckets.h"
 #include "codec.h"
+#include "crop.h"
 #include "resize.h"
 
 typedef enum { DG_ROLE_IMAGE, DG_ROLE_MASK, DG_ROLE_ADDITIONAL } dg_role;
@@ -11,8 +12,7 @@ typedef enum { DG_ENCODE_NOT, DG_ENCODE_PNG, DG_ENCODE_JPEG } dg_encoding;
 
 typedef struct {
     dg_decode_options decode;
-    const dg_bucket *buckets; /* where pictures are cropped and resized to; none if bucket_count is 0 */
-    size_t bucket_count;
+    dg_crop_options crop;
     dg_resize_mode mode;
     int orient;            /* apply EXIF orientation */
     int nearest_masks;     /* masks are labels: nearest pixel, never a mixture */
@@ -20,6 +20,7 @@ typedef struct {
     uint8_t background[3]; /* what shows through alpha */
     dg_encoding encoding;  /* masks that are encoded are always PNG */
     int quality, chroma;   /* of JPEG: 1 to 100; 444, 422 or 420 */
+    int to_be_placed;      /* dg_place comes next: it mirrors on the way, so leave that to it */
 } dg_process_options;
 
 typedef struct {
@@ -27,25 +28,25 @@ typedef struct {
     int encoded;
     int original_width, original_height; /* as decoded and turned, before crop and resize */
     int damaged;     /* libjpeg patched something up */
+    int mirrored;    /* still to be mirrored left to right: only where it is to be placed */
 } dg_picture;
-
-typedef struct {
-    int width, height; /* 0: not yet known */
-} dg_size;
 
 /* What one worker reuses from picture to picture. NULL when memory is short. */
 typedef struct dg_worker dg_worker;
 dg_worker *dg_worker_new(dg_heap *heap);
 void dg_worker_free(dg_worker *worker);
 
-/* Processes the picture in `data`. `bucket` is the sample's: chosen by its first picture (from the turned size), then taken by
- * the others. DG_UNSUPPORTED with `*format` other than JPEG or PNG: another decoder may know it, see dg_process_pixels.
- * On DG_OK `picture` owns a buffer; else it is empty. */
+/* Processes the picture in `data`. `crop` is the sample's, fresh from dg_crop_begin: its first picture decides (by its turned size),
+ * the others follow, whatever their sizes. DG_UNSUPPORTED with `*format` other than JPEG or PNG: another decoder may know it, see
+ * dg_process_pixels. On DG_OK `picture` owns a buffer; else it is empty.
+ *
+ * A random resized crop of a JPEG decodes little more than it needs: see dg_jpeg_fit. Other formats are decoded whole, and so are
+ * masks of the nearest pixel, and with DG_RESIZE_EXACT pictures that have to be turned. */
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
-                     dg_size *bucket, dg_format *format, dg_picture *picture, dg_error *error);
+                     dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error);
 
 /* The way from "orient" on, for pixels that another decoder made: picture->image, consumed. `orientation` is EXIF's, 1 to 8. */
 dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                            dg_size *bucket, dg_picture *picture, dg_error *error);
+                            dg_crop *crop, dg_picture *picture, dg_error *error);
 
 #endif

@@ -1,14 +1,35 @@
 """What every test may use: small pictures made on the spot, and a stream read to its end."""
 
 import io
+import json
+import os
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy
 import pytest
+from hypothesis import settings
 from PIL import Image
 
-from datago import DatagoClient, SampleError
+from datago import DatagoClient, SampleError, resume
+from datago import config as configuration
+from datago._progress import Progress
+from datago.sources import open_source
+
+settings.register_profile("datago", deadline=None)  # a busy machine is no failure
+settings.load_profile("datago")
+
+
+tables = {}  # title -> lines that a test wants seen at the end of the run
+
+
+def pytest_terminal_summary(terminalreporter):
+    for title, lines in tables.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def photo(width, height, seed=0):
@@ -51,6 +72,57 @@ def read(config, timeout=20):
         stats = client.stats()
     check_accounts(stats)
     return samples, stats
+
+
+def ids(samples):
+    """Where a stream's samples come from, in their order: file names without folder."""
+    return [os.path.basename(sample["id"] if isinstance(sample, dict) else sample.id) for sample in samples]
+
+
+KILLED = """
+import json, os, sys
+from datago import DatagoClient
+config, state = map(json.loads, sys.argv[1:])
+client = DatagoClient(config)
+if state:
+    client.load_state_dict(state)
+for sample in client:
+    os.write(1, json.dumps({"id": sample.id, "state": client.state_dict()}).encode() + b"\\n")
+"""
+
+
+def killed_epoch(config, kills, most, rng, threads=8):
+    """Reads one epoch in processes that are killed (SIGKILL) after a random number of samples, up to `most`; each goes on from the
+    state that came with the last sample of the one before. The last process reads to the end.
+
+    Returns:
+        The ids of all samples that were handed out, in order, and the last state.
+    """
+    handed, state = [], None
+    environment = {**os.environ, "DATAGO_MAX_TASKS": str(threads)}
+    for run in range(kills + 1):
+        command = [sys.executable, "-c", KILLED, json.dumps(config), json.dumps(state)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+            lines, wanted = [], rng.randint(1, most) if run < kills else None
+            while (line := process.stdout.readline()).endswith(b"\n"):
+                lines.append(line)
+                if len(lines) == wanted:
+                    process.kill()
+        assert wanted is not None or process.returncode == 0
+        found = [json.loads(line) for line in lines]
+        handed += [sample["id"] for sample in found]
+        state = found[-1]["state"] if found else state
+    return handed, state
+
+
+def opened(config, state=None):
+    """A source alone, opened, without a client."""
+    parsed = configuration.parse(config)
+    run = resume.resume(state, parsed) if state else resume.begin(parsed, parsed.epoch)
+    run.draw()
+    source = open_source(parsed, run, Progress())
+    source.open()
+    return source
 
 
 def check_accounts(stats):

@@ -59,9 +59,7 @@ class Faulty:
                     with self.lock:
                         number = self.count(path)
                         self.requests.append((path, time.monotonic(), head, target))
-                    action = self.answers[path]
-                    if isinstance(action, list):
-                        action = action[min(number, len(action) - 1)]
+                    action = self.action(path, target, number)
                     if callable(action):
                         if action(connection):
                             return
@@ -72,6 +70,11 @@ class Faulty:
         finally:
             with self.lock:
                 self.now -= 1
+
+    def action(self, path, target, number):
+        """What to do when `path` is asked for, as `target` with its query, after `number` times before."""
+        action = self.answers[path]
+        return action[min(number, len(action) - 1)] if isinstance(action, list) else action
 
     def head(self, stream):
         lines = []
@@ -92,7 +95,9 @@ class Faulty:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        for connection in self.open:
+        with self.lock:  # one that was on its way may still come in
+            connections = list(self.open)
+        for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:

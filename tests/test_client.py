@@ -69,6 +69,43 @@ def test_on_error_raise_names_the_file_and_goes_on(folder):
     assert isinstance(bad[0], ValueError) and "000.jpg: empty" in str(bad[0])
 
 
+def test_on_error_may_be_a_function(folder):
+    (folder / "d0" / "000.jpg").write_bytes(b"")
+    (folder / "d1" / "001.jpg").write_bytes(b"junk")
+    seen, threads = [], set()
+
+    def note(failure):
+        seen.append((os.path.basename(failure.name), failure.reason, failure.text[-11:]))
+        threads.add(threading.current_thread())
+
+    samples, stats = read(config(folder, on_error=note))
+    assert sorted(seen) == [("000.jpg", "empty", "no bytes"), ("001.jpg", "unsupported", "6a 75 6e 6b")]
+    assert len(samples) == 18 and stats["failed"] == 2 and threads == {threading.current_thread()}
+
+
+def test_what_that_function_raises_reaches_the_reader(folder):
+    class Mine(Exception):
+        pass
+
+    def refuse(failure):
+        assert isinstance(failure, datago.Failure)
+        raise Mine(failure.reason)
+
+    for name in ("d0/000.jpg", "d1/001.jpg"):
+        (folder / name).write_bytes(b"")
+    client, good, bad = DatagoClient(config(folder, on_error=refuse)), 0, 0
+    while True:
+        try:
+            if client.get_sample(timeout=20) is None:
+                break
+            good += 1
+        except Mine as error:
+            assert str(error) == "empty"
+            bad += 1
+    assert (good, bad) == (18, 2)
+    check_accounts(client.stats())
+
+
 def test_nothing_but_failures_is_an_error(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(b"junk")
@@ -84,8 +121,9 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
     """A fifo in the tree's place cannot stall us, so a source that stalls is made: the real pool, fed by nobody."""
     from datago import config as parsing
     from datago._pool import Pool
+    from datago._progress import Progress
 
-    pool = Pool(1, 4, 4, 100, 2**30, parsing.parse(config(tmp_path)).image_config)
+    pool = Pool(1, 4, 4, 100, 2**30, 0, parsing.parse(config(tmp_path)).image_config, Progress(), False)
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)
@@ -100,7 +138,7 @@ def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):
     from datago.sources.files import FileSource
 
     def dying(self):
-        yield [os.fsencode(folder / "d0" / "000.jpg"), os.fsencode(folder / "d0" / "003.jpg")]
+        yield [(os.fsencode(folder / "d0" / name), -1) for name in ("000.jpg", "003.jpg")]
         raise SourceError("the disk is gone")
 
     monkeypatch.setattr(FileSource, "batches", dying)

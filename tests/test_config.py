@@ -5,6 +5,7 @@ import pytest
 
 from datago import DatagoClient
 from datago import config as configuration
+from datago import environment
 
 GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
 
@@ -87,14 +88,14 @@ def test_dead_keys_of_older_examples_are_silent():
 
 def test_worker_count(monkeypatch):
     monkeypatch.delenv("DATAGO_MAX_TASKS", raising=False)
-    cpus = configuration.usable_cpus()
-    assert configuration.worker_count(10**12) == cpus
-    assert configuration.worker_count(1) == 1
+    cpus = environment.usable_cpus()
+    assert environment.worker_count(10**12) == cpus
+    assert environment.worker_count(1) == 1
     for text, wanted in [("7", 7), ("0", 1), ("junk", cpus), ("", cpus), ("-3", 1)]:
         monkeypatch.setenv("DATAGO_MAX_TASKS", text)
-        assert configuration.worker_count(100) == wanted
+        assert environment.worker_count(100) == wanted
     monkeypatch.setenv("DATAGO_MAX_TASKS", "7")
-    assert configuration.worker_count(3) == 3
+    assert environment.worker_count(3) == 3
 
 
 def test_cgroup_quotas(tmp_path):
@@ -104,11 +105,11 @@ def test_cgroup_quotas(tmp_path):
     (tmp_path / "a" / "b" / "cpu.max").write_text("400000 100000\n")
     unified, legacy = tmp_path / "unified", tmp_path / "legacy"
     unified.write_text("0::/a/b\n")
-    assert list(configuration._cgroup_quotas(str(tmp_path), str(unified))) == [2.5, 4.0]
+    assert list(environment._cgroup_quotas(str(tmp_path), str(unified))) == [2.5, 4.0]
     group = tmp_path / "cpu" / "jobs"
     group.mkdir(parents=True)
     (group / "cpu.cfs_quota_us").write_text("150000\n")
     (group / "cpu.cfs_period_us").write_text("100000\n")
     legacy.write_text("5:cpuset:/\n4:cpu,cpuacct:/jobs\n")
-    assert list(configuration._cgroup_quotas(str(tmp_path), str(legacy))) == [1.5]
-    assert list(configuration._cgroup_quotas(str(tmp_path), str(tmp_path / "none"))) == []
+    assert list(environment._cgroup_quotas(str(tmp_path), str(legacy))) == [1.5]
+    assert list(environment._cgroup_quotas(str(tmp_path), str(tmp_path / "none"))) == []

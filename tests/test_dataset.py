@@ -1,9 +1,17 @@
+"""DatagoIterDataset: with torch where it is installed, without it everywhere."""
+
+import json
+import multiprocessing
 import pickle
+import subprocess
+import sys
 
 import pytest
-from conftest import config
+from conftest import config, ids, jpeg
 
 from datago import DatagoIterDataset
+
+# ---- alone ----
 
 
 def test_every_iteration_is_a_full_pass(folder):
@@ -21,8 +29,22 @@ def test_raw_samples_and_limit(folder):
     dataset = DatagoIterDataset(config(folder, limit=7), return_python_types=False)
     assert len(dataset) == 7 == len(list(dataset))
     assert next(iter(dataset)).image.channels == 3
-    with pytest.raises(TypeError, match="not known: the config has no limit"):
-        len(DatagoIterDataset(config(folder)))
+
+
+def test_length(folder):
+    assert len(DatagoIterDataset(config(folder))) == 20
+    assert len(DatagoIterDataset(config(folder, limit=10**12))) == 20
+    assert [len(DatagoIterDataset(config(folder, rank=rank, world_size=3))) for rank in range(3)] == [7, 7, 6]
+    assert len(DatagoIterDataset(config(folder, rank=2, world_size=3, uneven="pad"))) == 7
+    shards = {"source_type": "webdataset", "source_config": {"url": "/nowhere/{0..3}.tar"}}
+    with pytest.raises(TypeError, match="not known: the config has no limit, and this source does not count"):
+        len(DatagoIterDataset({"source_type": "db", "source_config": {"sources": "", "page_size": 10, "api_url": "http://h/", "api_key": "k"}}))
+    assert len(DatagoIterDataset({**shards, "limit": 50})) == 50
+
+
+def test_two_iterators_at_once(folder):
+    dataset = DatagoIterDataset(config(folder, ordered=True))
+    assert all(a["id"] == b["id"] for a, b in zip(dataset, dataset, strict=True))
 
 
 def test_it_can_be_pickled_before_and_after(folder):
@@ -36,3 +58,193 @@ def test_it_can_be_pickled_before_and_after(folder):
 def test_a_wrong_config_is_refused_at_once(folder):
     with pytest.raises(ValueError, match="limit: got 0"):
         DatagoIterDataset(config(folder, limit=0))
+
+
+def test_state(folder):
+    dataset = DatagoIterDataset(config(folder, ordered=True, seed=3))
+    whole = ids(dataset)
+    iterator = iter(dataset)
+    first = ids(next(iterator) for _ in range(7))
+    state = dataset.state_dict()
+    again = DatagoIterDataset(config(folder, ordered=True, seed=3))
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    iter(again)  # nobody reads from it: it takes nothing away
+    assert first + ids(again) == whole
+    assert again.state_dict()["ended"]
+    again.load_state_dict(again.state_dict())
+    assert ids(again) == [] and ids(again) == whole
+    again.load_state_dict(state)
+    again.set_epoch(1)
+    assert len(ids(again)) == 20
+    iterator.close()
+    assert dataset.state_dict() == state  # of what was handed out, also when the loop was left
+    for wrong in (None, [], {}, {"epoch": 0}):
+        with pytest.raises(ValueError, match="state: "):
+            dataset.load_state_dict(wrong)
+
+
+def test_epochs(folder):
+    dataset = DatagoIterDataset(config(folder, ordered=True, seed=3))
+    first = ids(dataset)
+    dataset.set_epoch(1)
+    assert ids(dataset) == ids(DatagoIterDataset(config(folder, ordered=True, seed=3, epoch=1))) != first
+    with pytest.raises(ValueError, match="epoch: got -1"):
+        dataset.set_epoch(-1)
+
+
+WITHOUT = """
+import json, sys
+sys.modules["torch"] = None  # what an import finds where it is not installed
+from datago import DatagoIterDataset
+dataset = DatagoIterDataset(json.loads(sys.argv[1]))
+dataset.set_epoch(1)
+print(len(list(dataset)), DatagoIterDataset.__mro__[1].__name__, dataset.state_dict()["epoch"])
+"""
+
+
+def test_without_torch_it_is_a_plain_iterable(folder):
+    done = subprocess.run([sys.executable, "-c", WITHOUT, json.dumps(config(folder))], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["20", "object", "1"], done.stderr
+
+
+def test_torch_is_loaded_by_whoever_asks_for_the_dataset():
+    script = "import sys, datago; print('torch' in sys.modules, 'DatagoIterDataset' in datago.__all__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+# ---- in a DataLoader ----
+
+
+@pytest.fixture
+def data():
+    pytest.importorskip("torch", reason="torch is not installed")
+    import torch.utils.data
+
+    return torch.utils.data
+
+
+def loader(dataset, workers, kind=None, method=None, **options):
+    import torch.utils.data
+
+    kind = kind or torch.utils.data.DataLoader
+    context = multiprocessing.get_context(method) if workers and method else None
+    return kind(dataset, num_workers=workers, multiprocessing_context=context, collate_fn=ids, **{"batch_size": 4, **options})
+
+
+def flat(batches):
+    return [name for batch in batches for name in batch]
+
+
+# More workers than CPUs, as the tests want, is nothing to warn of; torchdata calls what torch has given up.
+quiet = pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:'set_vital' is deprecated", "ignore:.*fork.*:DeprecationWarning")
+
+
+def test_it_is_an_iterable_dataset(data, folder):
+    dataset = DatagoIterDataset(config(folder))
+    assert isinstance(dataset, data.IterableDataset) and issubclass(DatagoIterDataset, data.IterableDataset)
+
+
+@quiet
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_and_ranks_give_each_sample_once(data, folder, method):
+    for workers in (0, 1, 3) if method == "fork" else (2,):
+        for options in ({}, {"seed": 1}, {"random_sampling": True}) if method == "fork" else ({"seed": 1},):
+            parts = []
+            for rank in range(2):
+                dataset = DatagoIterDataset(config(folder, rank=rank, world_size=2, **options))
+                parts.append(flat(loader(dataset, workers, method=method)))
+            assert sorted(sum(parts, [])) == [f"{i:03d}.jpg" for i in range(20)] and [len(part) for part in parts] == [10, 10]
+
+
+@quiet
+@pytest.mark.timeout(120)
+def test_more_workers_than_samples_and_a_limit_for_all(data, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jpg").write_bytes(jpeg())
+    assert sorted(flat(loader(DatagoIterDataset(config(tmp_path)), 4))) == ["a.jpg", "b.jpg"]
+    for i in range(18):
+        (tmp_path / f"{i}.jpg").write_bytes(jpeg())
+    assert len(flat(loader(DatagoIterDataset(config(tmp_path, limit=7)), 3))) == 7
+
+
+@quiet
+@pytest.mark.timeout(120)
+def test_raw_samples_travel_from_workers(data, folder):
+    dataset = DatagoIterDataset(config(folder, limit=3), return_python_types=False)
+    for sample in data.DataLoader(dataset, batch_size=None, num_workers=1):
+        array = sample.image.to_numpy_array()
+        alone = next(s for s in DatagoIterDataset(config(folder), return_python_types=False) if s.id == sample.id)
+        assert (array == alone.image.to_numpy_array()).all() and array.flags.writeable
+
+
+@quiet
+@pytest.mark.timeout(120)
+def test_workers_that_stay_see_the_epoch(data, folder):
+    dataset = DatagoIterDataset(config(folder, seed=1, ordered=True))
+    batches = loader(dataset, 2, persistent_workers=True)
+    first = flat(batches)
+    dataset.set_epoch(1)
+    second = flat(batches)
+    dataset.set_epoch(0)
+    assert flat(batches) == first != second and sorted(first) == sorted(second)
+
+
+TWO_RANKS = """
+import json, sys
+import torch
+from torch.utils.data import DataLoader
+from datago import DatagoIterDataset
+
+def rank(number, root, store):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
+    dataset = DatagoIterDataset({"source_type": "file", "source_config": {"root_path": root, "rank": "auto"}})
+    batches = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn")
+    print(json.dumps([number, [sample["id"] for sample in batches]]), flush=True)
+    torch.distributed.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(rank, sys.argv[1:], nprocs=2)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_the_rank_of_torch_distributed_holds_in_spawned_workers(data, folder, tmp_path_factory):
+    """No variable tells it, and in the workers nothing is initialised: it is settled in the parent."""
+    place = tmp_path_factory.mktemp("two")
+    (place / "two.py").write_text(TWO_RANKS)
+    command = [sys.executable, "-W", "ignore", place / "two.py", folder, place / "store"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    parts = dict(map(json.loads, done.stdout.splitlines()))
+    for rank in range(2):
+        assert sorted(parts[rank]) == sorted(s["id"] for s in DatagoIterDataset(config(folder, rank=rank, world_size=2)))
+
+
+@quiet
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("workers", "options"), [(0, {}), (1, {}), (2, {}), (2, {"persistent_workers": True})])
+def test_stateful_loader(data, folder, workers, options):
+    """torchdata's loader takes the state with each batch, in the workers, so what was prefetched is not lost."""
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def fresh():
+        return loader(DatagoIterDataset(config(folder, seed=2)), workers, stateful, **options)
+
+    for cut in (0, 1, 3):
+        batches = fresh()
+        iterator = iter(batches)
+        first = flat(next(iterator) for _ in range(cut))
+        state = json.loads(json.dumps(batches.state_dict(), default=str)) if workers == 0 else batches.state_dict()
+        del iterator
+        again = fresh()
+        again.load_state_dict(state)
+        rest = flat(again)
+        assert sorted(first + rest) == [f"{i:03d}.jpg" for i in range(20)]
+        assert len(flat(again)) == 20
+        end = again.state_dict()
+        ended = fresh()
+        ended.load_state_dict(end)
+        assert len(flat(ended)) == 20  # that epoch is over: the loader begins the next

@@ -2,7 +2,7 @@ import os
 import random
 
 import pytest
-from conftest import config, jpeg, read
+from conftest import config, jpeg, opened, read
 
 from datago import DatagoClient, SourceError
 
@@ -19,14 +19,8 @@ def fill(root, *names, data=J):
 
 def ids(configuration):
     """Paths below the root, in the order in which the source lists them."""
-    from datago import config as parsing
-    from datago.sources import open_source
-
-    parsed = parsing.parse(configuration)
-    source = open_source(parsed)
-    source.open()
-    prefix = len(os.fsencode(parsed.source_config.root_path)) + 1
-    return [os.fsdecode(entry[prefix:]) for batch in source.batches() for entry in batch]
+    prefix = len(os.fsencode(configuration["source_config"]["root_path"])) + 1
+    return [os.fsdecode(path[prefix:]) for batch in opened(configuration).batches() for path, _ in batch]
 
 
 def test_order_is_that_of_the_whole_paths_bytes(tmp_path):
@@ -91,20 +85,18 @@ def test_folders_named_like_images_and_links(tmp_path):
 
 def test_files_that_change_after_they_were_listed(tmp_path):
     fill(tmp_path, *[f"{i:02d}.jpg" for i in range(6)])
-    from datago import config as parsing
-    from datago.sources.files import FileSource
-
-    source = FileSource(parsing.parse(config(tmp_path)).source_config)
-    source.open()
+    source = opened(config(tmp_path))
     listed = [entry for batch in source.batches() for entry in batch]
     os.unlink(tmp_path / "01.jpg")
     os.unlink(tmp_path / "02.jpg")
     os.mkdir(tmp_path / "02.jpg")
     (tmp_path / "03.jpg").write_bytes(J[: len(J) // 2])
     (tmp_path / "04.jpg").write_bytes(b"")
+    from datago import config as configuration
     from datago._pool import Pool
+    from datago._progress import Progress
 
-    pool = Pool(2, 8, 8, 100, 2**30, parsing.parse(config(tmp_path)).image_config)
+    pool = Pool(2, 8, 8, 100, 2**30, 0, configuration.parse(config(tmp_path)).image_config, Progress(), False)
     pool.submit(listed)
     pool.finish()
     results = []
@@ -195,15 +187,11 @@ def test_random_sampling_with_a_limit_reaches_the_whole_tree(tmp_path):
 
 def test_first_batches_leave_before_the_tree_is_listed(tmp_path):
     fill(tmp_path, *[f"{i:02d}/{j}.jpg" for i in range(30) for j in range(10)], data=b"")
-    from datago import config as parsing
-    from datago.sources.files import FileSource
-
-    source = FileSource(parsing.parse(config(tmp_path)).source_config)
-    source.open()
+    source = opened(config(tmp_path))
     listed = []
-    original = source._list
-    source._list = lambda folder: listed.append(folder) or original(folder)
-    assert len(next(source.batches())) == 8
+    original = source._tree._list
+    source._tree._list = lambda folder: listed.append(folder) or original(folder)
+    assert len(next(source.batches())) == 10
     assert len(listed) == 2  # the root and its first folder
 
 
@@ -213,11 +201,7 @@ def test_a_path_costs_little_more_than_its_bytes(tmp_path):
 
     names = [f"{i:05d}-{'x' * 80}.jpg" for i in range(5000)]
     fill(tmp_path, *names, data=b"")
-    from datago import config as parsing
-    from datago.sources.files import FileSource
-
-    source = FileSource(parsing.parse(config(tmp_path, random_sampling=True)).source_config)
-    source.open()
+    source = opened(config(tmp_path, random_sampling=True))
     batches = source.batches()
     next(batches)
     tracemalloc.start()

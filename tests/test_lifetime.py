@@ -64,7 +64,7 @@ def test_exception_in_the_loop(pictures):
     "client = DatagoClient(config); iterator = iter(client); next(iterator); del client; gc.collect()",
 ])
 def test_exit_with_work_in_flight(pictures, script):
-    for _ in range(3):
+    for _ in range(6):  # 54 runs in all
         code, _, err, _ = run(script, pictures)
         assert code == 0 and err == ""
 
@@ -152,27 +152,6 @@ if __name__ == '__main__':
 """
     code, out, err, _ = run(script, pictures, 50)
     assert (code, out) == (0, "300 300\n"), err
-
-
-def test_many_clients_leave_nothing_behind(pictures):
-    script = """
-def rss():
-    return int(open('/proc/self/statm').read().split()[1]) * 4
-def cycle(count):
-    for i in range(count):
-        client = DatagoClient(config)
-        client.get_sample()
-        if i % 2: client.stop()
-cycle(30)
-threads, files, memory = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')), rss()
-cycle(100)
-gc.collect()
-time.sleep(0.3)
-assert len(os.listdir('/proc/self/task')) == threads and len(os.listdir('/proc/self/fd')) == files
-assert rss() - memory < 8000, rss() - memory
-"""
-    code, _, err, _ = run(script, pictures, 50)
-    assert code == 0, err
 
 
 def test_fewer_threads_where_the_system_refuses_more(pictures):

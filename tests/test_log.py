@@ -1,11 +1,14 @@
+import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 
 import pytest
-from conftest import config
+from conftest import config, photo
+from PIL import Image
 
 from datago import log
 
@@ -22,6 +25,27 @@ def stderr_of(script, tmp_path, **environment):
 
 def test_silent_unless_asked(tmp_path):
     assert stderr_of("", tmp_path) == ""
+
+
+def test_no_library_prints_anything(tmp_path):
+    """Damaged files of every format, twice as Python shows warnings, once where they are errors; and only initialize_logging speaks."""
+    rng = random.Random(3)
+    formats = {"TIFF": ("raw", "tiff_lzw", "tiff_deflate", "jpeg", "packbits", "group4", "lzma"), "JPEG": [None], "PNG": [None]}
+    for kind, compressions in {**formats, **dict.fromkeys(("WEBP", "GIF", "BMP", "AVIF"), [None])}.items():
+        for compression in compressions:
+            out = io.BytesIO()
+            picture = Image.fromarray(photo(60, 50)).convert("1" if compression == "group4" else "RGB")
+            picture.save(out, kind, **({"compression": compression} if compression else {}))
+            for i in range(25):
+                data = bytearray(out.getvalue())
+                for _ in range(rng.choice((1, 2, 5, 20))):
+                    data[rng.randrange(8 if i % 3 else 0, len(data))] = rng.randrange(256)
+                (tmp_path / f"{kind}_{compression}_{i}.png").write_bytes(data[: rng.randrange(len(data))] if i % 5 == 0 else data)
+    reading = "\nfor _ in DatagoClient(config): pass"
+    assert stderr_of(reading, tmp_path) == ""
+    assert stderr_of(reading, tmp_path, PYTHONWARNINGS="always") == ""
+    lines = stderr_of("initialize_logging()" + reading, tmp_path, PYTHONWARNINGS="error").splitlines()
+    assert len(lines) > 100 and all(re.match(r"\[\S+ ERROR datago::client\] \S+\.(png|jpg): \w+", line) for line in lines)
 
 
 def test_one_line_a_failure(tmp_path):

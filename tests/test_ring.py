@@ -31,6 +31,65 @@ def test_closed_is_not_drained():
         ring.pop()
 
 
+def test_placed_items_leave_by_number():
+    ring = PyRing(3)
+    ring.place("c", 2)
+    ring.place("b", 1)
+    with pytest.raises(TimeoutError):
+        ring.pop(timeout=0)
+    late = threading.Thread(target=ring.place, args=("d", 3))  # three ahead of what is to leave next: it waits
+    late.start()
+    time.sleep(0.05)
+    assert ring.counts()["depth"] == 2
+    ring.place("a", 0)
+    assert [ring.pop() for _ in range(3)] == ["a", "b", "c"]
+    late.join()
+    assert ring.pop() == "d"
+    ring.place("g", 6)
+    ring.place("f", 5)
+    ring.close()  # nobody will bring 4: what is there still comes
+    assert [ring.pop(), ring.pop()] == ["f", "g"]
+    with pytest.raises(RingClosed):
+        ring.pop()
+    with pytest.raises(RingClosed):
+        ring.place("h", 7)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("capacity", [1, 2, 7, 64])
+def test_many_threads_place_and_pop(capacity):
+    """Eight threads take numbers in turn and bring them when they like; three others pop: each number once, in order for each."""
+    ring, lock, numbers, got = PyRing(capacity), threading.Lock(), iter(range(3000)), [[] for _ in range(3)]
+
+    def bring():
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            if number % 5 == 0:
+                time.sleep(0.0002)
+            ring.place(number, number)
+
+    def take(mine):
+        try:
+            while True:
+                mine.append(ring.pop())
+        except RingClosed:
+            pass
+
+    producers = [threading.Thread(target=bring) for _ in range(8)]
+    consumers = [threading.Thread(target=take, args=(mine,)) for mine in got]
+    for thread in producers + consumers:
+        thread.start()
+    for thread in producers:
+        thread.join()
+    ring.close()
+    for thread in consumers:
+        thread.join()
+    assert sorted(sum(got, [])) == list(range(3000)) and all(mine == sorted(mine) for mine in got)
+
+
 def test_timed_pop_waits_that_long():
     ring = PyRing(1)
     begin = time.monotonic()

@@ -9,8 +9,8 @@ import re
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from datago._folder import IMAGES
 from datago.server.partition import partition_of
-from datago.server.walk import IMAGES
 
 VERSION = 1  # one more when records change, so that every image is described anew
 LATENTS = frozenset("npy npz bin dat raw pt pth safetensors pkl zst".split())

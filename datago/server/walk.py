@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from urllib.parse import quote, urlencode
 
+from datago._folder import IMAGES
 from datago.errors import printable
-from datago.sources.files import SUFFIXES
-
-IMAGES = frozenset(suffix.decode() for suffix in SUFFIXES)
 
 
 class Report:

@@ -4,18 +4,20 @@ import logging
 import os
 from collections import deque
 
-from datago import config as configuration
+from datago import environment
 from datago._fetch import Fetcher
 from datago._sample import Failure
 from datago.errors import SourceValueError
 from datago.sources.api import Api
 from datago.sources.pages import Pages
 from datago.sources.records import BadRecord, Record, identity
+from datago.sources.window import Window
 
 log = logging.getLogger("datago.source")
 
 SPARE = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
 PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
+NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
 
 # config key -> parameter, in the order in which they are sent
 TEXTS = {
@@ -28,8 +30,8 @@ TEXTS = {
 }  # fmt: skip
 
 
-def parameters(config, after_id=None):
-    """The query of the first page: a list of (name, value), as dataroom's API has them."""
+def parameters(config):
+    """The query of a walk: a list of (name, value), as dataroom's API has them."""
     latents = config.return_latents or ",".join(filter(None, (config.has_latents, config.has_masks)))
     state = config.duplicate_state
     fields = ["id", "source", "attributes", "tags"]
@@ -45,50 +47,58 @@ def parameters(config, after_id=None):
         params.append(("return_latents", latents))
     if state == "none" or state > 0:
         params.append(("duplicate_state", "None" if state == "none" else state))
-    if config.world_size > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
-        params += [("partitions_count", config.world_size), ("partition", config.rank)]
-    if after_id is not None:
-        params.append(("cursor", after_id))
+    if config.streams > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
+        params += [("partitions_count", config.streams), ("partition", config.stream)]
     return params
 
 
 class DbSource:
-    """Yields the samples of a dataroom server, in the order in which their downloads are done.
+    """Yields the samples of a dataroom server, in the order in which their downloads are done, or of their ids if `ordered`.
 
     A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
     that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
-    before. An id that this page or the one before had is passed over and counted. Rank r of w reads the server's
-    partition r of w; how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids
-    decide about ranks.
-
-    Args:
-        config: a checked source_config, with `limit` and `max_file_bytes`.
-        after_id: the walk begins behind this id; None: with the first.
+    before. An id that this page or the one before had is passed over and counted. Stream s of n reads the server's
+    partition s of n; how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids
+    decide about streams, and there is no order that could be resumed.
     """
 
     work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn
 
-    def __init__(self, config, after_id=None):
-        self._config, self._after_id = config, after_id
+    def __init__(self, config):
+        self._config, self._window = config, Window(config.progress, config.resume)
         self._fetcher, self._pages, self._stopped = None, None, False
         self._capacity = 4 * config.max_connections  # urls in the fetcher: none of its connections waits for us
         self._records, self._jobs = deque(), deque()  # of this page; urls that had no room in the fetcher yet
         self._page_url, self._page_number = "", 0
         self._downloading = 0  # urls in the fetcher
-        self._unfinished = 0  # samples that wait for one
+        self._inside, self._most = 0, min(self._capacity, config.limit)  # samples let in that have not left; at most
+        self._held, self._turn = {}, 0  # position -> what is done before its turn; the position whose turn it is
         self._ids, self._last_ids = set(), set()  # of this page and of the one before
+        self.target = None
+        self.base = 0
         self.skipped = {}
+
+    def state(self):
+        """Where this stream is, see Window.state. Raises SourceValueError with `random_sampling`."""
+        if self._config.random_sampling:
+            raise SourceValueError(NO_ORDER)
+        return self._window.state()
+
+    def count(self):
+        return None
 
     def open(self):
         config = self._config
+        if config.random_sampling and config.resume:
+            raise SourceValueError(NO_ORDER)
         url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
         key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
         for name, value in (("api_url", url), ("api_key", key)):
             if not value.strip():
                 raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
-        attempts = configuration.attempts()
+        attempts = environment.attempts()
         api = Api(url.strip(), key, config.user_agent, config.page_timeout, attempts)
-        params = parameters(config, self._after_id)
+        params = parameters(config)
         self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + SPARE))
 
     def stop(self):
@@ -102,7 +112,7 @@ class DbSource:
     def batches(self):
         config = self._config
         self._fetcher = Fetcher(
-            config.max_connections, config.read_timeout, configuration.attempts(), config.user_agent,
+            config.max_connections, config.read_timeout, environment.attempts(), config.user_agent,
             config.max_file_bytes,
             self._capacity, _ca_file(),
         )  # fmt: skip
@@ -131,13 +141,16 @@ class DbSource:
                 self._next_page(0.1)
         if self._pages.error is not None:
             raise self._explained(self._pages.error)
-        if self._page_number == 0 and not self._stopped:
+        if self._page_number == 0 and not self._stopped and not self._config.resume:
             log.warning("no image in the database is what the config asks for")
 
     def _explained(self, error):
-        world_size = self._config.world_size
-        if world_size > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
-            return SourceValueError(f"world_size {world_size}: the server has no such number of partitions: {error}")
+        world_size, streams = self._config.world_size, self._config.streams
+        if streams > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
+            workers = f" with {streams // world_size} workers each" if streams > world_size else ""
+            return SourceValueError(
+                f"world_size {world_size}{workers}: the server has no such number of partitions: {error}"
+            )
         return error
 
     def _wants_page(self):
@@ -146,21 +159,33 @@ class DbSource:
     def _admit(self):
         """Lets samples in as there is room, and sends for what they need. Returns what is ready without that."""
         done = []
-        most = min(self._capacity, self._config.limit)
-        while self._downloading + len(self._jobs) < self._capacity and self._unfinished < most:
+        while self._downloading + len(self._jobs) < self._capacity and self._inside < self._most:
             if not self._records and not self._next_page(0):
                 break
             found = self._understood(*self._records.popleft())
+            if found is None:
+                continue
+            self._inside += 1
             if isinstance(found, Failure):
                 done.append(found)
-            elif found is not None and not found.parts:
+            elif not found.parts:
                 done.append(found.finish())
-            elif found is not None:
-                self._unfinished += 1
+            else:
                 self._jobs.extend(((found, index), url) for index, (_, _, url) in enumerate(found.parts))
         count = min(len(self._jobs), self._capacity - self._downloading)
         if count and self._fetcher.submit([self._jobs.popleft() for _ in range(count)]):
             self._downloading += count
+        return self._leaving(done)
+
+    def _leaving(self, done):
+        """What may leave now that these are done: if `ordered`, nothing before its turn."""
+        if self._config.ordered:
+            self._held.update((entry.position, entry) for entry in done)
+            done = []
+            while self._turn in self._held:
+                done.append(self._held.pop(self._turn))
+                self._turn += 1
+        self._inside -= len(done)
         return done
 
     def _next_page(self, timeout):
@@ -172,27 +197,29 @@ class DbSource:
         self._page_number += 1
         self._records.extend(enumerate(records, 1))
         self._ids, self._last_ids = set(), self._ids
-        return True
+        return bool(records)
 
     def _understood(self, number, record):
         """The Record, a Failure, or None for one that is passed over."""
-        name = f"page {self._page_number}, record {number}"
+        name = None
         try:
             name = identity(record)
-            if name in self._ids or name in self._last_ids:
+            if name in self._ids or name in self._last_ids or name == self._window.known:
                 self.skipped["repeated id"] = self.skipped.get("repeated id", 0) + 1
                 return None
             self._ids.add(name)
-            return Record(record, self._page_url, self._config.require_images)
+            found = Record(record, self._page_url, self._config.require_images)
         except (BadRecord, RecursionError) as error:
-            return Failure(name, "record", str(error))
+            found = Failure(name or f"page {self._page_number}, record {number}", "record", str(error))
+        found.position = self._window.add(name)
+        return found
 
     def _arrived(self, results):
         """The samples that are complete with these downloads."""
         self._downloading -= len(results)
-        done = [record.finish() for (record, index), _, body, error in results if record.put(index, body, error)]
-        self._unfinished -= len(done)
-        return done
+        return self._leaving(
+            [record.finish() for (record, index), _, body, error in results if record.put(index, body, error)]
+        )
 
 
 def _ca_file():

@@ -1,133 +1,156 @@
 """The file source: images below a folder, in an order that does not depend on the file system."""
 
-import errno
+import logging
 import os
-import stat
-from array import array
 
 from datago import plan
+from datago._folder import IMAGES
 from datago._sample import Failure
-from datago.errors import SourceValueError, source_os_error
+from datago.errors import SourceValueError
+from datago.sources.tree import BATCH, Listing, Tree, checksum
 
-SUFFIXES = frozenset(b"jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
-BATCH = 512  # paths handed over at once; the first batches are smaller, so that the first sample leaves early
+log = logging.getLogger("datago.source")
 
 
 class FileSource:
-    """Walks `root_path` (a folder or one file) and yields the paths of images, as bytes.
+    """Yields the images of a Tree as (path, position) pairs.
 
-    Images are regular files, or symlinks to such, whose name ends in a dot and one of SUFFIXES, in any case. Names that begin with a dot
-    are passed over, and symlinks to folders are not followed; both are counted. The order is that of the paths' raw bytes
-    over the whole tree, or a shuffled one with `random_sampling`; rank r of w takes entries r, r + w, r + 2w … of it.
+    The order is that of the paths' raw bytes over the whole tree, or a shuffled one; stream s of n takes entries s, s + n, s +
+    2n … of it. Without a common seed each stream shuffles its own part. In plain order the first samples leave while the tree is
+    still walked; else it is listed first.
     """
 
     work_ahead = 1024  # what two cores get through while the feeder waits for its turn with the GIL; a path is small
 
     def __init__(self, config):
-        self._root = os.fsencode(config.root_path)
-        self._random = config.random_sampling
-        self._rank, self._world_size = config.rank, config.world_size
-        self._stopped = False
+        self._config = config
+        self._stopped, self._tree, self._listing = False, None, None
+        self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
+        self._failures = []  # folders that the listing could not read
+        self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
+        for begin, end in config.resume["done"] if config.resume else ():
+            config.progress.add(begin, end)
+        self.target = None
+        self.base = 0
         self.skipped = {}
 
     def open(self):
-        try:
-            self._is_file = not stat.S_ISDIR(os.stat(self._root).st_mode)
-        except OSError as error:
-            raise source_os_error(error, "root_path", os.fsdecode(self._root)) from None
+        self._tree = Tree(os.fsencode(self._config.root_path), self.skipped)
+        self._tree.stopped = self._stopped
+        self.base = len(self._tree.base)
+        if self._config.uneven != "keep":
+            self._list()
+            self.target = len(self._numbers)
+            log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(self._listing))
+
+    def count(self):
+        if self._listing is None:
+            self._list()
+        return len(self._numbers)
 
     def stop(self):
         self._stopped = True
+        if self._tree is not None:
+            self._tree.stopped = True
+
+    def state(self):
+        """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, their checksum,
+        and whether there may not be more of them; `phases` (see plan.remaining)."""
+        if self._walked[0] == 0:
+            return self._config.resume
+        return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
 
     def batches(self):
-        batch, size, found, mine = [], 8, 0, 0
-        for entry in self._shuffled() if self._random else self._walk():
-            if isinstance(entry, bytes):
-                found += 1
-                if not self._random and (found - 1) % self._world_size != self._rank:
-                    continue
-                mine += 1
-            batch.append(entry)
-            if len(batch) >= size:
-                yield batch
-                batch, size = [], min(size * 4, BATCH)
-            if self._stopped:
-                return
-        if batch:
-            yield batch
-        self._check_not_empty(found, mine)
+        config = self._config
+        if config.random_sampling or config.uneven != "keep" or config.resume:
+            yield from self._planned()
+        else:
+            yield from self._streamed()
 
-    def _check_not_empty(self, found, mine):
-        root = os.fsdecode(self._root)
-        if found == 0:
-            suffixes = " ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise SourceValueError(f"root_path: no images below {root!r} (looked for {suffixes})")
-        if mine == 0:
-            raise SourceValueError(f"rank {self._rank} of world_size {self._world_size} has no image: {found} below {root!r}")
-
-    def _shuffled(self):
-        """All of the tree, shuffled. Paths are kept in one block of bytes: a million of them cost 8 bytes each besides."""
-        block, ends = bytearray(), array("Q")
-        for entry in self._walk():
-            if self._stopped:
-                return
-            if isinstance(entry, Failure):
-                yield entry
-            else:
-                block += entry
-                ends.append(len(block))
-        # Nobody gave a seed, so ranks cannot agree on one order: each shuffles its own part.
-        own = plan.of_rank(range(len(ends)), self._rank, self._world_size)
-        self._check_not_empty(len(ends), len(own))
-        for index in plan.permutation(len(own), int.from_bytes(os.urandom(16))):
-            number = own[index]
-            yield bytes(block[ends[number - 1] if number else 0 : ends[number]])
-
-    def _walk(self):
-        if self._is_file:
-            yield self._root
-            return
-        # One level of the walk is a folder with the sorted rest of its entries, popped from the end.
-        levels = [self._list(self._root)]
-        while levels and not self._stopped:
-            prefix, entries = levels[-1]
-            if not entries:
-                levels.pop()
+    def _streamed(self):
+        stream, streams, base = self._config.stream, self._config.streams, self._tree.base
+        found = crc = 0
+        for step in self._tree.walk():
+            if isinstance(step, Failure):
+                yield [step]
                 continue
-            entry = entries.pop()
-            if isinstance(entry, Failure):
-                yield entry
-            elif entry.endswith(b"/"):
-                levels.append(self._list(prefix + entry[:-1]))
+            crc = checksum(step, crc)
+            self._walked = found + len(step), crc, False
+            first = (stream - found) % streams
+            position = (found + first) // streams
+            own = step[first::streams]
+            found += len(step)
+            if own:
+                yield list(zip([base + path for path in own], range(position, position + len(own)), strict=True))
+        if not self._stopped:
+            self._check_not_empty(found)
+
+    def _planned(self):
+        if self._listing is None:
+            self._list()
+        if self._failures:
+            yield self._failures
+        own, base = self._numbers, self._tree.base
+        # Where ranks are promised equal counts, what fails is replaced by what is read a second time.
+        end = len(own) * (1 if self._config.uneven == "keep" else 2)
+        for begin, behind in plan.gaps(self._config.progress.ranges(), end):
+            for first in range(begin, behind, BATCH):
+                positions = range(first, min(first + BATCH, behind))
+                if self._stopped:
+                    return
+                numbers = own.take(positions, mode="wrap").tolist()
+                yield [(base + self._listing.path(number), position) for number, position in zip(numbers, positions, strict=True)]
+
+    def _list(self):
+        """Lists the whole tree, and finds which of its paths are this stream's, in which order (`_numbers`)."""
+        config, listing = self._config, Listing()
+        self._failures = []
+        for step in self._tree.walk():
+            if isinstance(step, Failure):
+                self._failures.append(step)
             else:
-                yield prefix + entry
+                listing.add(step)
+        self._listing = listing
+        fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
+        self._walked = len(listing), listing.checksum(len(listing)), fixed
+        self._numbers = self._own(self._order(len(listing)))
+        if not self._stopped:
+            if config.resume:
+                self._check_unchanged(*config.resume["listing"])
+            self._check_not_empty(len(listing))
 
-    def _list(self, folder):
-        """One folder: its path with a slash, and its entries, last first: images' names, subfolders' names with a slash, and
-        the Failure to read it or the rest of it.
+    def _order(self, count):
+        import numpy
 
-        The slash makes the order within a folder that of the whole paths: "a.jpg" comes before what is in "a/".
-        """
-        entries, failures = [], []
-        try:
-            with os.scandir(folder) as listing:
-                for entry in listing:
-                    name = entry.name
-                    if name.startswith(b"."):
-                        self._skip("hidden")
-                    elif entry.is_dir(follow_symlinks=False):
-                        entries.append(name + b"/")
-                    elif name.rpartition(b".")[2].lower() in SUFFIXES and b"." in name:
-                        entries.append(name)
-                    elif entry.is_symlink() and entry.is_dir():
-                        self._skip("symlink to a folder")
-                    if self._stopped:
-                        break
-        except OSError as error:
-            reason = "not_found" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "io"
-            failures = [Failure(os.fsdecode(folder), reason, f"folder cannot be listed: {os.strerror(error.errno)}")]
-        entries.sort(reverse=True)
-        return folder if folder.endswith(b"/") else folder + b"/", failures + entries
+        config = self._config
+        order = numpy.arange(count)
+        if config.random_sampling and not config.drawn:
+            order = plan.permutation(count, plan.key(config.seed, config.epoch))
+        return plan.remaining(order, self._phases)
 
-    def _skip(self, reason):
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+    def _own(self, order):
+        config = self._config
+        own = order[plan.share(len(order), config.stream, config.streams, config.world_size, config.uneven)]
+        if config.random_sampling and config.drawn:
+            own = own[plan.permutation(len(own), plan.key(config.seed, config.epoch))]
+        return own
+
+    def _check_unchanged(self, count, crc, fixed):
+        """Positions mean something only in the listing that they were made for."""
+        now = len(self._listing)
+        if count > now or fixed and count < now or self._listing.checksum(count) != crc:
+            root = os.fsdecode(self._config.root_path)
+            raise SourceValueError(
+                f"root_path: what is below {root!r} has changed since the state was taken ({count} images then, {now} now): it "
+                "cannot be resumed"
+            )
+
+    def _check_not_empty(self, found):
+        config, root = self._config, os.fsdecode(self._config.root_path)
+        if found == 0:
+            raise SourceValueError(f"root_path: no images below {root!r} (looked for {' '.join(sorted(IMAGES))})")
+        if plan.total(found, config.world_size, config.uneven) <= config.rank:
+            raise SourceValueError(
+                f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"
+                + (f", and uneven is {config.uneven!r}" if config.uneven != "keep" else "")
+            )

@@ -9,6 +9,8 @@ from urllib.parse import urljoin, urlsplit
 from datago._fetch import redacted
 from datago.errors import SourceError, SourceOSError, SourceValueError
 from datago.sources.records import BadRecord, identity
+from datago.sources.window import BEGINNING
+from datago.threads import start_thread
 
 BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
 HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
@@ -34,7 +36,7 @@ class Pages:
 
     def start(self):
         # It may be inside a request that takes its time when everything else is over: nobody waits for it.
-        threading.Thread(target=self._run, name="datago pages", daemon=True).start()
+        start_thread(self._run, "datago pages")
 
     def get(self, timeout):
         """(records, url) of the next page, or None if there is none yet, or no more (then `ended` is set)."""
@@ -62,9 +64,10 @@ class Pages:
     def _run(self):
         error = None
         try:
-            for page in self._random() if self._config.random_sampling else self._walk():
-                self._arrived.put(page)
-                self._used.acquire()  # one page is fetched while the one before is used, not more
+            for page in self._random() if self._config.random_sampling else self._rest():
+                if not self._api.stopped:  # else it may be one that is not the next
+                    self._arrived.put(page)
+                    self._used.acquire()  # one page is fetched while the one before is used, not more
                 if self._api.stopped:
                     break
         except SourceError as problem:
@@ -77,8 +80,29 @@ class Pages:
 
     # ---- in order ----
 
-    def _walk(self):
-        url, params, number = f"{self._api.base}images/", self._params, 0
+    def _rest(self):
+        """What was not handed out: of the records before the id `last` those that were missing, then all behind it.
+
+        Where the second walk begins, the first one ends: records that were deleted, `last` among them, are not waited for.
+        """
+        resume = self._config.resume or BEGINNING
+        behind, missing = self._walk(resume["last"]), set(resume["missing"])
+        if missing:
+            page = next(behind, ([], ""))
+            end = {_identity(record) for record in page[0]} - {""}
+            for records, page_url in self._walk(resume["after"]):
+                named = {_identity(record): record for record in records}
+                yield [named[name] for name in named if name in missing], page_url
+                missing -= named.keys()
+                if not missing or not end.isdisjoint(named):
+                    break
+            yield page
+        yield from behind
+
+    def _walk(self, cursor):
+        """All pages behind an id; None: from the first."""
+        url, number = f"{self._api.base}images/", 0
+        params = [*self._params, ("cursor", cursor)] if cursor is not None else self._params
         visited, fingerprints = set(), set()
         while True:
             number += 1
@@ -144,11 +168,11 @@ class Pages:
                 if name not in known:
                     known.add(name)
                     fresh.append((name, record))
-            # The server draws for each rank alike: whose an image is, its id says.
+            # The server draws for each stream alike: whose an image is, its id says.
             mine = [
                 record
                 for name, record in fresh
-                if zlib.crc32(name.encode()) % self._config.world_size == self._config.rank
+                if zlib.crc32(name.encode()) % self._config.streams == self._config.stream
             ]
             if mine:
                 yield mine, answer[2]

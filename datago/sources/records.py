@@ -16,9 +16,10 @@ class Record:
     Attributes:
         parts: list of (role, name, url), with the roles of an Entry and "latent".
         missing: how many of them have not come yet.
+        position: that of the Entry or Failure.
     """
 
-    __slots__ = ("id", "source", "fields", "parts", "bodies", "missing", "failure")
+    __slots__ = ("id", "source", "fields", "parts", "bodies", "missing", "failure", "position")
 
     def __init__(self, record, page_url, require_images):
         """Raises BadRecord."""
@@ -33,6 +34,7 @@ class Record:
         if require_images and not (self.parts and self.parts[0][0] == "image"):
             raise BadRecord("image_direct_url: missing, and require_images is set")
         self.bodies, self.missing, self.failure = [None] * len(self.parts), len(self.parts), None
+        self.position = -1
 
     def put(self, index, body, error):
         """Part `index` has come, or failed with (reason, text). Returns True if it was the last."""
@@ -45,8 +47,11 @@ class Record:
 
     def finish(self):
         """The Entry, or the Failure if one part has failed: half a sample is none."""
-        if self.failure is not None:
-            return Failure(f"{self.source}:{self.id}", *self.failure)
+        found = self._entry() if self.failure is None else Failure(f"{self.source}:{self.id}", *self.failure)
+        found.position = self.position
+        return found
+
+    def _entry(self):
         parts = [(role, name, body) for (role, name, _), body in zip(self.parts, self.bodies, strict=True)]
         images = [(role, None if role == "image" else name, body) for role, name, body in parts if role != "latent"]
         latents = {name: body for role, name, body in parts if role == "latent"}

@@ -7,13 +7,13 @@ from collections import deque
 from importlib.util import find_spec
 from itertools import chain
 
+from datago._folder import IMAGES
 from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
 
 BLOCK = 1 << 20            # bytes that a decompressor makes at once
 IMAGE_MOST = 1 << 30       # bytes of an image or text member; larger ones are failures
 OTHER_MOST = 64 << 20      # bytes of any other member; larger ones are passed over
-IMAGES = frozenset("jpg jpeg jpe jfif png webp gif bmp tif tiff avif".split())
 ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
 

@@ -1,8 +1,10 @@
 """Waiting that can be broken off, and what ends a wait."""
 
 import queue
-import threading
 import time
+
+from datago.errors import SourceOSError
+from datago.threads import start_thread
 
 SLICE = 0.1  # seconds between two looks at `stop`
 
@@ -68,7 +70,10 @@ def apart(call, stop, timeout, what):
         except BaseException as error:
             results.put((None, error))
 
-    threading.Thread(target=run, name="datago-apart", daemon=True).start()
+    try:
+        start_thread(run, "datago apart")
+    except SourceOSError as error:
+        raise Fault(error.strerror) from None
     end = time.monotonic() + timeout
     while True:
         check(stop)

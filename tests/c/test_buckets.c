@@ -39,7 +39,7 @@ static void check_choice(const dg_bucket *buckets, size_t count, int width, int 
 
 static void check_box(int width, int height, int target_width, int target_height, dg_box want)
 {
-    dg_box box = dg_box_fit(width, height, target_width, target_height);
+    dg_box box = dg_box_fit(width, height, target_width, target_height, 0.5, 0.5);
     CHECK(!memcmp(&box, &want, sizeof box));
 }
 

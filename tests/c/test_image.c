@@ -43,6 +43,10 @@ int main(void)
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
 
+    dg_image_free(&image);
+    dg_heap_trim(heap); /* under ASAN: what was kept is given back once */
+    CHECK(dg_image_alloc(heap, 99, 50, 3, 4, 8, &image) == DG_OK);
+
     dg_heap_free(heap); /* `image` is still out: the heap goes when it comes back */
     memset(image.buffer.data, 7, image.buffer.size);
     dg_image_free(&image);

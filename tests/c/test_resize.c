@@ -100,7 +100,7 @@ static dg_resize_plan random_plan(int most)
         if (rand() % 2)
             plan.dst_height = (int)(plan.box.y1 - plan.box.y0);
     } else if (kind == 1) {
-        plan.box = dg_box_fit(plan.src_width, plan.src_height, plan.dst_width, plan.dst_height);
+        plan.box = dg_box_fit(plan.src_width, plan.src_height, plan.dst_width, plan.dst_height, 0.5, 0.5);
     } else if (kind == 2) {
         plan.box.x0 = uniform(0, plan.src_width);
         plan.box.y0 = uniform(0, plan.src_height);
@@ -279,7 +279,7 @@ static void check_shapes(dg_resizer *resizer)
             const int *s = shapes[i];
             dg_resize_plan plan = {s[0], s[1], {0, 0, s[0], s[1]}, s[2], s[3], 3, 3, 3, 8, how & 1, 0};
             if (how & 2)
-                plan.box = dg_box_fit(s[0], s[1], s[2], s[3]);
+                plan.box = dg_box_fit(s[0], s[1], s[2], s[3], 0.5, 0.5);
             uint8_t *in = malloc((size_t)s[0] * s[1] * 3), *out = calloc((size_t)s[2] * s[3], 3);
             memset(in, 201, (size_t)s[0] * s[1] * 3);
             push_tight(resizer, &plan, in, out, (size_t)s[2] * 3);

@@ -1,7 +1,7 @@
 /* libFuzzer over dg_process: a picture's bytes, then OPTIONS bytes that say what is asked of it. (At the end, so that a seed
  * still opens as the picture it is.) The sanitizers watch memory and arithmetic; REQUIRE holds what process.h and image.h
  * promise, that an encoded picture decodes to its pixels, that a used worker gives what a fresh one does, and that plain C gives
- * what SIMD does.
+ * what SIMD does. Pixels are placed too, where no byte too many fits.
  *
  * Sums and compression keep a plain mutator out of PNG, so the one below repairs CRCs, or mutates the inflated rows. */
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "header.h"
+#include "place.h"
 #include "process.h"
 
 enum {
@@ -79,10 +80,25 @@ static dg_process_options options_read(const uint8_t *from, const atomic_int *st
     };
     int list = from[3] % (BUCKET_LISTS + 2);
     if (list < BUCKET_LISTS) {
-        options.buckets = buckets[list].list;
-        options.bucket_count = buckets[list].count;
+        options.crop.buckets = buckets[list].list;
+        options.crop.bucket_count = buckets[list].count;
+    } else if (list == BUCKET_LISTS + 1) {
+        options.crop.resized = (dg_size){1 + from[2] % 40, 1 + from[4] % 40};
+        options.crop.scale[0] = 0.01, options.crop.scale[1] = 1;
+        options.crop.ratio[0] = 0.5, options.crop.ratio[1] = 3;
     }
+    options.crop.random_position = from[5] >> 4 & 1;
+    options.crop.flip = from[5] >> 5 & 1;
+    options.to_be_placed = from[5] >> 6 & 1 && options.encoding == DG_ENCODE_NOT;
     return options;
+}
+
+/* A sample's draw: the same again for the same options. */
+static dg_crop draw(const dg_process_options *options)
+{
+    dg_crop crop;
+    dg_crop_begin(&crop, &options->crop, options->background[0], options->background[2], "", 0);
+    return crop;
 }
 
 /* What Pillow would do in datago: the pixels of a format that we have no decoder for. Here they are the bytes themselves. */
@@ -106,15 +122,15 @@ static void image_check(const dg_image *image)
             REQUIRE(image->buffer.data[i] == 255);
 }
 
-static void picture_check(const dg_picture *picture, const dg_process_options *options, dg_role role, dg_size bucket)
+static void picture_check(const dg_picture *picture, const dg_process_options *options, dg_role role, const dg_crop *crop)
 {
     const dg_image *image = &picture->image;
     REQUIRE(image->width > 0 && image->height > 0 && (image->depth == 8 || image->depth == 16));
     REQUIRE(image->buffer.data && image->buffer.size && image->buffer.size <= image->buffer.capacity);
     REQUIRE(picture->original_width > 0 && picture->original_height > 0);
     REQUIRE(picture->encoded == (options->encoding != DG_ENCODE_NOT));
-    if (options->bucket_count)
-        REQUIRE(image->width == bucket.width && image->height == bucket.height);
+    if (options->crop.bucket_count || options->crop.resized.width)
+        REQUIRE(image->width == crop->target.width && image->height == crop->target.height);
     else
         REQUIRE(image->width == picture->original_width && image->height == picture->original_height);
     if (!picture->encoded) {
@@ -125,20 +141,20 @@ static void picture_check(const dg_picture *picture, const dg_process_options *o
 }
 
 /* One picture through the whole of it. The result is empty unless the status is DG_OK. */
-static dg_status process(dg_worker *worker, bytes file, dg_role role, const dg_process_options *options, dg_size *bucket,
+static dg_status process(dg_worker *worker, bytes file, dg_role role, const dg_process_options *options, dg_crop *crop,
                          dg_picture *picture)
 {
     dg_format format;
     dg_error error;
     memset(&error, 0xA5, sizeof error);
-    dg_status status = dg_process(worker, file.data, file.size, role, options, bucket, &format, picture, &error);
+    dg_status status = dg_process(worker, file.data, file.size, role, options, crop, &format, picture, &error);
     if (status == DG_UNSUPPORTED && format > DG_FORMAT_WEBP && file.size >= 9) {
         REQUIRE(!picture->image.buffer.data);
         pixels_make_up(file, &picture->image);
-        status = dg_process_pixels(worker, file.data[8] % 10, role, options, bucket, picture, &error);
+        status = dg_process_pixels(worker, file.data[8] % 10, role, options, crop, picture, &error);
     }
     if (status == DG_OK) {
-        picture_check(picture, options, role, *bucket);
+        picture_check(picture, options, role, crop);
         return status;
     }
     REQUIRE(status > DG_OK && status < DG_STATUS_COUNT && error.status == status);
@@ -163,7 +179,7 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
     const dg_buffer *result = &encoded->image.buffer;
     dg_process_options raw = *options, whole = {.decode.max_pixels = UINT64_MAX};
     dg_picture decoded, pixels;
-    dg_size bucket = {0, 0}, none = {0, 0};
+    dg_crop crop = draw(options), none = draw(&whole);
     int png = options->encoding == DG_ENCODE_PNG || role == DG_ROLE_MASK;
     if (result->size == file.size && !memcmp(result->data, file.data, file.size))
         return;
@@ -172,7 +188,7 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
     if (png) {
         raw.encoding = DG_ENCODE_NOT;
         raw.decode.rgbx = 0;
-        REQUIRE(process(worker, file, role, &raw, &bucket, &pixels) == DG_OK);
+        REQUIRE(process(worker, file, role, &raw, &crop, &pixels) == DG_OK);
         REQUIRE(pixels.image.channels == decoded.image.channels && pixels.image.depth == decoded.image.depth);
         if (pixels.image.step == pixels.image.channels)
             REQUIRE(pixels.image.buffer.size == decoded.image.buffer.size
@@ -180,6 +196,18 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
         dg_image_free(&pixels.image);
     }
     dg_image_free(&decoded.image);
+}
+
+static void place(const dg_picture *picture, uint8_t how)
+{
+    static const double MEAN[3] = {0.5, 0, 0.25}, STD[3] = {0.25, 1, -0.5};
+    dg_placement placement;
+    dg_error error;
+    REQUIRE(dg_placement_set(&placement, how & 1, how >> 1 & 3, how & 8 ? 1 : 3, MEAN, STD, &error) == DG_OK);
+    void *batch = malloc(dg_placement_size(&placement, picture->image.width, picture->image.height));
+    dg_status status = dg_place(&placement, &picture->image, picture->mirrored, batch, &error);
+    REQUIRE(status == (picture->image.depth == 8 ? DG_OK : DG_UNSUPPORTED));
+    free(batch);
 }
 
 /* A copy that ends where the sanitizer sees it. */
@@ -201,15 +229,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dg_role role = ROLES[wish[1] >> 2 & 3], other = ROLES[wish[1] >> 4 & 3];
     bytes file = copy(data, size - OPTIONS), part = copy(data, file.size * wish[4] / 256);
     dg_worker *worker = dg_worker_new(heap);
-    dg_size bucket = {0, 0}, again = {0, 0};
+    dg_crop crop = draw(&options), again = crop;
     dg_picture first, second;
     tight_fill = 0x3C;
-    dg_status status = process(worker, file, role, &options, &bucket, &first);
+    dg_status status = process(worker, file, role, &options, &crop, &first);
     tight_fill = 0xC3;
     if (status == DG_OK && first.encoded && wish[5] & 1)
         encoded_check(worker, file, role, &options, &first);
-    /* Another picture of the sample, cut off, is for the same bucket. */
-    if (wish[5] & 2 && process(worker, part, other, &options, &bucket, &second) == DG_OK)
+    if (status == DG_OK && !first.encoded)
+        place(&first, wish[2]);
+    /* Another picture of the sample, cut off, has the same draw. */
+    if (wish[5] & 2 && process(worker, part, other, &options, &crop, &second) == DG_OK)
         dg_image_free(&second.image);
     if (wish[5] & 12) {
         if (wish[5] & 8) {

@@ -10,11 +10,11 @@ from PIL import Image
 
 folder = pathlib.Path(sys.argv[1])
 # Flags (fuzz_image.c's options_read), encoding and roles, quality, buckets, where the second picture is cut, checks. The checks:
-# 1 encoded decodes, 2 a second picture, 4 the same again, 8 plain C.
+# 1 encoded decodes, 2 a second picture, 4 the same again, 8 plain C; and 16 a random position, 32 mirrored, 64 to be placed.
 RGBX, TRUNCATED, DAMAGED, EXACT, ORIENT, NEAREST, RGB8 = (1 << i for i in range(7))
 NOT, PNG, JPEG = range(3)
 MASK, ADDITIONAL = 1 << 2, 2 << 2
-NO_BUCKETS = 8
+NO_BUCKETS, RESIZED = 8, 9
 TURN = [  # taken in turn, so that every kind of file meets every option in the end
     bytes([ORIENT, NOT, 0, NO_BUCKETS, 200, 15]),
     bytes([ORIENT | RGB8 | RGBX, NOT, 0, 4, 128, 15]),
@@ -189,9 +189,19 @@ def others():
     keep("empty", b"")
 
 
+def crops():
+    """Parts of pictures, and where they are placed: quality and the cut say how large, and in which layout and type."""
+    whole = picture("RGB")
+    for i, (format, options) in enumerate([("JPEG", {}), ("JPEG", {"progressive": True}), ("JPEG", {"subsampling": 0}), ("PNG", {}), ("WEBP", {})]):
+        data = saved(whole, format, exif=exif(i + 3), **options)
+        keep(f"crop_{i}", data, bytes([ORIENT | RGB8, NOT, 31 + 5 * i, RESIZED, 20 + i, 32 + 15]))
+        keep(f"crop_placed_{i}", data, bytes([EXACT if i % 2 else RGBX, NOT, 18 + 2 * i, RESIZED, 30 - i, 96 + 15]))
+        keep(f"crop_bucket_{i}", data, bytes([ORIENT | RGB8, JPEG if i % 2 else NOT, 90 + i, 2, 50, 32 + 16 + 15]))
+
+
 folder.mkdir(parents=True, exist_ok=True)
 for old in folder.iterdir():
     old.unlink()
-for make in (jpegs, pngs, webps, others):
+for make in (jpegs, pngs, webps, others, crops):
     make()
 print(count, "seeds,", sum(path.stat().st_size for path in folder.iterdir()), "bytes")

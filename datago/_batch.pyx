@@ -1,0 +1,225 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""Batches of one bucket, filled by the workers outside the GIL (see _batch.pxd)."""
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+
+from datago._pixels cimport (
+    DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
+)
+from datago._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
+from datago._sample cimport Part, batch_free, item_free, item_release
+from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock
+
+
+cdef Batcher *batcher_new(dg_heap *heap, Ring *ready, size_t window) noexcept nogil:
+    cdef Batcher *batcher = <Batcher *>PyMem_RawCalloc(1, sizeof(Batcher))
+    if batcher == NULL:
+        return NULL
+    batcher.heap = heap
+    batcher.ready = ready
+    if window:
+        batcher.turns = ring_new(window)
+        if batcher.turns == NULL:
+            PyMem_RawFree(batcher)
+            return NULL
+    pthread_mutex_init(&batcher.lock, NULL)
+    return batcher
+
+
+cdef void batcher_free(Batcher *batcher) noexcept:
+    cdef Batch *batch
+    cdef void *item
+    if batcher == NULL:
+        return
+    batcher_release(batcher)
+    while batcher.open != NULL:
+        batch = batcher.open
+        batcher.open = batch.next
+        batch_free(batch)
+    if batcher.turns != NULL:
+        ring_close(batcher.turns)
+        while ring_pop(batcher.turns, &item, 0) == RING_OK:
+            item_free(<Item *>item)
+    ring_free(batcher.turns)
+    pthread_mutex_destroy(&batcher.lock)
+    PyMem_RawFree(batcher)
+
+
+cdef void batcher_release(Batcher *batcher) noexcept:
+    cdef Item *item
+    if batcher == NULL or batcher.spent == NULL:
+        return
+    pthread_mutex_lock(&batcher.lock)
+    item = batcher.spent
+    while item != NULL:
+        item_release(item)
+        item = item.next
+    batcher.spent = NULL
+    pthread_mutex_unlock(&batcher.lock)
+
+
+cdef void batcher_stop(Batcher *batcher) noexcept nogil:
+    if batcher != NULL and batcher.turns != NULL:
+        ring_close(batcher.turns)
+
+
+# What goes out is gathered first, by number, and sent when everything at hand is written: a worker that waits for room in the ready
+# ring holds nothing that somebody before it needs.
+
+cdef void put(Item **out, Item *item) noexcept nogil:
+    while out[0] != NULL and out[0].number < item.number:
+        out = &out[0].next
+    item.next = out[0]
+    out[0] = item
+
+
+# ---- with the lock held ---------------------------------------------------------------------------------------------
+
+cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
+    """An open batch with a place for every picture, its memory not cleared; NULL when memory is short."""
+    cdef Batch *batch = <Batch *>PyMem_RawCalloc(1, sizeof(Batch) + batcher.size * sizeof(Item *))
+    if batch == NULL:
+        return NULL
+    batch.carrier = <Item *>PyMem_RawCalloc(1, sizeof(Item))
+    batch.stride = dg_placement_size(&batcher.placement, width, height)
+    if batch.carrier == NULL or dg_buffer_alloc(batcher.heap, batcher.size * batch.stride, &batch.memory) != DG_OK:
+        PyMem_RawFree(batch.carrier)
+        PyMem_RawFree(batch)
+        return NULL
+    batch.width, batch.height = width, height
+    batch.carrier.batch = batch
+    batch.carrier.position = -1
+    batch.next = batcher.open
+    batcher.open = batch
+    return batch
+
+
+cdef void close(Batcher *batcher, Batch *batch, Item **out) noexcept nogil:
+    """No more places in it. It goes out now if all that were taken are filled, else with the one who fills the last."""
+    cdef Batch **link = &batcher.open
+    while link[0] != batch:
+        link = &link[0].next
+    link[0] = batch.next
+    batch.closed = True
+    batch.dropped = batcher.drop and batch.taken < batcher.size
+    batcher.waiting -= batch.taken
+    batch.carrier.number = batcher.number
+    batcher.number += 1
+    if batch.filled == batch.taken:
+        put(out, batch.carrier)
+
+
+cdef void close_all(Batcher *batcher, Item **out) noexcept nogil:
+    while batcher.open != NULL:
+        close(batcher, batcher.open, out)
+
+
+cdef void close_fullest(Batcher *batcher, Item **out) noexcept nogil:
+    cdef Batch *batch = batcher.open
+    cdef Batch *fullest = batch
+    while batch != NULL:
+        if batch.taken > fullest.taken:
+            fullest = batch
+        batch = batch.next
+    close(batcher, fullest, out)
+
+
+cdef bint give_place(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """The next place in the batch of that size; False for a failure, which has none and goes out by itself."""
+    cdef Part *part = &item.parts[0]
+    cdef Batch *batch = batcher.open
+    if item.error.status == DG_OK and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+        dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
+    if item.error.status == DG_OK:
+        while batch != NULL and (batch.width != part.picture.image.width or batch.height != part.picture.image.height):
+            batch = batch.next
+        if batch == NULL:
+            batch = batch_new(batcher, part.picture.image.width, part.picture.image.height)
+        if batch == NULL:
+            dg_fail(&item.error, DG_NO_MEMORY, "no memory for a batch of %d pictures", batcher.size)
+    if item.error.status != DG_OK:
+        item.number = batcher.number
+        batcher.number += 1
+        put(out, item)
+        return False
+    item.batch = batch
+    item.place = batch.taken
+    batch.items[batch.taken] = item
+    batch.taken += 1
+    batcher.good += 1
+    batcher.waiting += 1
+    if batch.taken == batcher.size:
+        close(batcher, batch, out)
+    elif batcher.waiting > batcher.most_waiting:
+        close_fullest(batcher, out)
+    if batcher.good == batcher.limit:
+        close_all(batcher, out)
+    return True
+
+
+# ---- a worker's side ------------------------------------------------------------------------------------------------
+
+cdef void send(Batcher *batcher, Item *out, Item **left) noexcept nogil:
+    cdef RingState state
+    cdef Item *item
+    while out != NULL:
+        item = out
+        out = item.next
+        state = ring_place(batcher.ready, item, item.number) if batcher.turns != NULL else ring_push(batcher.ready, item, -1)
+        if state != RING_OK:
+            item.next = left[0]
+            left[0] = item
+
+
+cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """Writes the picture into its place; the batch goes out if that was the last."""
+    cdef Batch *batch = item.batch
+    cdef Part *part = &item.parts[0]
+    # It cannot fail: dg_process has made 8 bits and three channels of everything.
+    dg_place(&batcher.placement, &part.picture.image, part.picture.mirrored, batch.memory.data + item.place * batch.stride, &item.error)
+    dg_image_free(&part.picture.image)
+    part.picture.image.width = part.picture.image.height = 0
+    pthread_mutex_lock(&batcher.lock)
+    item.next = batcher.spent
+    batcher.spent = item
+    batch.filled += 1
+    if batch.closed and batch.filled == batch.taken:
+        put(out, batch.carrier)
+    pthread_mutex_unlock(&batcher.lock)
+
+
+cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
+    cdef Item *mine = NULL
+    cdef Item **end = &mine
+    cdef Item *out = NULL
+    cdef void *next = item
+    if batcher.turns != NULL and ring_place(batcher.turns, item, item.number) != RING_OK:
+        item.next = left[0]
+        left[0] = item
+        return
+    pthread_mutex_lock(&batcher.lock)
+    # In order: all whose turn it is now, those that waited for this one too, or none.
+    while batcher.turns == NULL or ring_pop(batcher.turns, &next, 0) == RING_OK:
+        if give_place(batcher, <Item *>next, &out):
+            (<Item *>next).next = NULL
+            end[0] = <Item *>next
+            end = &(<Item *>next).next
+        if batcher.turns == NULL:
+            break
+    pthread_mutex_unlock(&batcher.lock)
+    while mine != NULL:
+        item = mine
+        mine = item.next
+        fill(batcher, item, &out)
+    send(batcher, out, left)
+
+
+cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:
+    cdef Item *out = NULL
+    cdef void *item
+    while batcher.turns != NULL and ring_pop(batcher.turns, &item, 0) == RING_OK:  # after a stop: what waited for its turn
+        (<Item *>item).next = left[0]
+        left[0] = <Item *>item
+    pthread_mutex_lock(&batcher.lock)
+    close_all(batcher, &out)
+    pthread_mutex_unlock(&batcher.lock)
+    send(batcher, out, left)

@@ -1,0 +1,76 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""Bytes in flight, and who has to wait for room (see _budget.pxd)."""
+from libc.stdint cimport uint64_t
+
+from datago._threads cimport (
+    dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_mutex_lock, pthread_mutex_unlock,
+)
+
+
+cdef void budget_init(Budget *budget, uint64_t limit, bint ordered) noexcept nogil:
+    budget.limit, budget.ordered = limit, ordered
+    pthread_mutex_init(&budget.lock, NULL)
+    dg_cond_init(&budget.changed)
+
+
+cdef void budget_destroy(Budget *budget) noexcept nogil:
+    pthread_cond_destroy(&budget.changed)
+    pthread_mutex_destroy(&budget.lock)
+
+
+cdef bint budget_take_encoded(Budget *budget, uint64_t number, uint64_t bytes) noexcept nogil:
+    if not budget.limit:
+        return True
+    pthread_mutex_lock(&budget.lock)
+    while (not budget.stopped and budget.encoded and budget.encoded + bytes > budget.limit // 2
+           and not (budget.ordered and number == budget.turn)):
+        dg_cond_wait(&budget.changed, &budget.lock, dg_now() + 3600)
+    return taken(budget, bytes, 0)
+
+
+cdef bint budget_take_pixels(Budget *budget, uint64_t number, uint64_t bytes) noexcept nogil:
+    if not budget.limit:
+        return True
+    pthread_mutex_lock(&budget.lock)
+    while (not budget.stopped and budget.encoded + budget.pixels + bytes > budget.limit
+           and (number != budget.turn if budget.ordered else budget.pixels > 0)):
+        dg_cond_wait(&budget.changed, &budget.lock, dg_now() + 3600)
+    return taken(budget, 0, bytes)
+
+
+cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+    """With the lock held, which it lets go."""
+    cdef bint ok = not budget.stopped
+    if ok:
+        budget.encoded += encoded
+        budget.pixels += pixels
+        budget.peak = max(budget.peak, budget.encoded + budget.pixels)
+    pthread_mutex_unlock(&budget.lock)
+    return ok
+
+
+cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+    if not budget.limit:
+        return
+    pthread_mutex_lock(&budget.lock)
+    budget.encoded -= encoded
+    budget.pixels -= pixels
+    pthread_cond_broadcast(&budget.changed)
+    pthread_mutex_unlock(&budget.lock)
+
+
+cdef void budget_leave(Budget *budget, uint64_t number) noexcept nogil:
+    if not budget.limit:
+        return
+    pthread_mutex_lock(&budget.lock)
+    budget.turn = max(budget.turn, number + 1)
+    pthread_cond_broadcast(&budget.changed)
+    pthread_mutex_unlock(&budget.lock)
+
+
+cdef void budget_stop(Budget *budget) noexcept nogil:
+    pthread_mutex_lock(&budget.lock)
+    budget.stopped = True
+    pthread_cond_broadcast(&budget.changed)
+    pthread_mutex_unlock(&budget.lock)

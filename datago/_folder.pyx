@@ -1,0 +1,143 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""One folder's entries, sorted into what a source of images wants to know, a million in a fifth of a second."""
+import os
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.errno cimport ENOMEM, errno
+from libc.string cimport memcpy, strlen, strrchr
+
+cdef extern from "<dirent.h>" nogil:
+    ctypedef struct DIR:
+        pass
+    struct dirent:
+        char d_name[256]
+        unsigned char d_type
+    DIR *opendir(const char *path)
+    dirent *readdir(DIR *folder)
+    int closedir(DIR *folder)
+    int dirfd(DIR *folder)
+    int DT_DIR, DT_LNK, DT_UNKNOWN
+
+cdef extern from "<strings.h>" nogil:
+    int strcasecmp(const char *a, const char *b)
+
+cdef extern from "<sys/stat.h>" nogil:
+    struct stat:
+        int st_mode
+    int fstatat(int folder, const char *name, stat *found, int flags)
+    bint S_ISDIR(int mode)
+    bint S_ISLNK(int mode)
+
+cdef extern from "<fcntl.h>" nogil:
+    int AT_SYMLINK_NOFOLLOW
+
+cdef extern from *:
+    """
+    static const char *const dg_suffixes[] = {"jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "avif"};
+    enum { DG_SUFFIXES = sizeof dg_suffixes / sizeof *dg_suffixes };
+    """
+    const char *dg_suffixes[1]
+    int DG_SUFFIXES
+
+cdef enum:
+    CHUNK = 4096  # entries that are read without the GIL, at most
+
+IMAGES = frozenset([(<bytes>dg_suffixes[i]).decode() for i in range(DG_SUFFIXES)])  # the suffixes of images, without dot
+
+
+cdef bint is_image(const char *name) noexcept nogil:
+    cdef const char *dot = strrchr(name, b".")
+    cdef int i
+    if dot != NULL:
+        for i in range(DG_SUFFIXES):
+            if strcasecmp(dot + 1, dg_suffixes[i]) == 0:
+                return True
+    return False
+
+
+cdef class Folder:
+    """The entries of one folder, in the order of the file system.
+
+    Args:
+        path: bytes.
+
+    Attributes:
+        hidden: entries passed over because their names begin with a dot.
+        links: symlinks to folders, passed over.
+
+    Raises OSError, as `read` does.
+    """
+
+    cdef DIR *folder
+    cdef char *block        # names, each with a zero behind it
+    cdef size_t capacity
+    cdef readonly size_t hidden, links
+
+    def __cinit__(self, bytes path):
+        cdef const char *where = path
+        with nogil:
+            self.folder = opendir(where)
+        if self.folder == NULL:
+            raise OSError(errno, os.strerror(errno))
+
+    def __dealloc__(self):
+        if self.folder != NULL:
+            closedir(self.folder)
+        PyMem_RawFree(self.block)
+
+    def read(self):
+        """The next few thousand entries: lists of images' names and of folders' names (bytes); None at the end.
+
+        An image is whatever has an image's suffix, in any case, and is no folder.
+        """
+        cdef size_t count = 0, images = 0, used = 0, length
+        cdef bint[CHUNK] folders
+        cdef const char *name
+        cdef int failed = 0
+        with nogil:
+            while count < CHUNK and failed == 0:
+                failed = self.next_entry(&used, &folders[count])
+                count += failed == 0
+        if failed > 0:
+            raise OSError(failed, os.strerror(failed))
+        if count == 0:
+            return None
+        found, below = [], []
+        name = self.block
+        for i in range(count):
+            length = strlen(name)
+            (below if folders[i] else found).append(PyBytes_FromStringAndSize(name, length))
+            name += length + 1
+        return found, below
+
+    cdef int next_entry(self, size_t *used, bint *is_folder) noexcept nogil:
+        """Appends the next entry that counts to the block. errno, or -1 at the end."""
+        cdef dirent *entry
+        cdef size_t length
+        cdef void *grown
+        cdef stat found
+        cdef bint link
+        while True:
+            errno = 0
+            entry = readdir(self.folder)
+            if entry == NULL:
+                return errno if errno else -1
+            if entry.d_name[0] == b".":
+                self.hidden += entry.d_name[1] != 0 and (entry.d_name[1] != b"." or entry.d_name[2] != 0)
+                continue
+            is_folder[0], link = entry.d_type == DT_DIR, entry.d_type == DT_LNK
+            if entry.d_type == DT_UNKNOWN and fstatat(dirfd(self.folder), entry.d_name, &found, AT_SYMLINK_NOFOLLOW) == 0:
+                is_folder[0], link = S_ISDIR(found.st_mode), S_ISLNK(found.st_mode)
+            if is_folder[0] or is_image(entry.d_name):
+                break
+            self.links += link and fstatat(dirfd(self.folder), entry.d_name, &found, 0) == 0 and S_ISDIR(found.st_mode)
+        length = strlen(entry.d_name) + 1
+        if used[0] + length > self.capacity:
+            grown = PyMem_RawRealloc(self.block, 2 * self.capacity + 4096)
+            if grown == NULL:
+                return ENOMEM
+            self.block, self.capacity = <char *>grown, 2 * self.capacity + 4096
+        memcpy(self.block + used[0], entry.d_name, length)
+        used[0] += length
+        return 0

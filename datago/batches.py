@@ -1,0 +1,173 @@
+"""DatagoBatchDataset: batches of one bucket, which the workers have written in place, as a training step wants them."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import numpy
+
+from datago.dataset import DatagoIterDataset, get_worker_info, torch
+from datago.errors import SampleValueError
+
+DTYPES = ("uint8", "float16", "bfloat16", "float32")
+
+
+class DatagoBatchDataset(DatagoIterDataset):
+    """Iterates over batches of samples that have one size. A torch.utils.data.IterableDataset if torch is installed.
+
+    Args:
+        config: as for DatagoClient; its image_config says how pictures get their size: `crop_and_resize` or `random_resized_crop`.
+        batch_size: pictures in a batch.
+        layout: "NCHW" or "NHWC".
+        remainder: "keep" hands out short batches at the end, "drop" drops their samples: counted as skipped, their ids
+            in stats()["dropped"] and in the log.
+        dtype: "uint8", or "float16", "bfloat16", "float32" (or torch's or numpy's): (x / 255 - mean) / std, rounded once to float32
+            accuracy and then to the type.
+        mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
+        channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
+        classes: where targets come from. "folder": the first folder below root_path, numbered in their order as
+            torchvision's ImageFolder does; another name: that attribute, an integer.
+        most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
+            limit but that of one open batch for each bucket.
+
+    Raises:
+        ValueError: an argument or the config is wrong.
+
+    Yields dicts, everything in the order of the pictures:
+
+        image: tensor (numpy array without torch) of shape (n, channels, height, width) or (n, height, width, channels),
+            contiguous; in pinned memory where CUDA is there.
+        id, source: lists of str.  attributes: list of dicts.  bucket: (width, height), pixels.
+        original_size: list of (width, height), before crop and resize.
+        masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have none, or
+            not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
+        target: int64 tensor of shape (n,); None without `classes`.
+
+    A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
+    Epochs, workers and state are those of DatagoIterDataset: the state belongs to the batches that were handed out.
+    """
+
+    def __init__(
+        self, config, batch_size, layout="NCHW", remainder="keep", dtype="uint8", mean=None, std=None, channels=3, classes=None,
+        most_waiting=None,
+    ):  # fmt: skip
+        super().__init__(config, return_python_types=False)
+        config = self._client.config
+        dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
+        check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")
+        check("layout", layout, layout in ("NCHW", "NHWC"), "'NCHW' or 'NHWC'")
+        check("remainder", remainder, remainder in ("keep", "drop"), "'keep' or 'drop'")
+        check("dtype", dtype, dtype in DTYPES, f"one of {', '.join(DTYPES)}")
+        check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
+        check("channels", channels, channels in (1, 3), "1 or 3")
+        check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
+        check("classes", classes, classes != "folder" or config.source_type == "file", "an attribute's name: this source has no folders")
+        check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
+        check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
+        image = config.image_config
+        if not image.crop_and_resize and image.random_resized_crop is None:
+            raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
+        if image.pre_encode_images:
+            raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
+        image.image_to_rgb8 = True
+        config.batch = SimpleNamespace(
+            size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
+            mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
+            most_waiting=2**62 if most_waiting is None else most_waiting,
+        )  # fmt: skip
+        check("std", std, 0 not in config.batch.std, "nothing that is 0")
+        self.classes = _folders(config.source_config.root_path) if classes == "folder" else None
+        self._target = classes
+
+    def _pass(self):
+        for batch in super()._pass():
+            yield self._dict(batch)
+
+    def _dict(self, batch):
+        samples = batch.samples
+        return {
+            "image": self._tensor(batch),
+            "id": [sample.id for sample in samples],
+            "source": [sample.source for sample in samples],
+            "attributes": [json.loads(sample.attributes) for sample in samples],
+            "bucket": (batch.width, batch.height),
+            "original_size": [(sample.image.original_width, sample.image.original_height) for sample in samples],
+            "masks": self._others([sample.masks for sample in samples]),
+            "additional_images": self._others([sample.additional_images for sample in samples]),
+            "target": self._targets(samples),
+        }
+
+    def _tensor(self, batch):
+        layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
+        shape = len(batch.samples), batch.height, batch.width, channels
+        shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
+        count, dtype = int(numpy.prod(shape)), self._client.config.batch.dtype
+        if torch is None:
+            return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
+        tensor = torch.frombuffer(batch.pixels, dtype=getattr(torch, dtype), count=count).reshape(shape)
+        return tensor.pin_memory() if torch.cuda.is_available() and get_worker_info() is None else tensor
+
+    def _others(self, of_samples):
+        """name → what each sample has under it."""
+        found = {}
+        for name in sorted({name for images in of_samples for name in images}):
+            arrays = [images[name].to_numpy_array() if name in images else None for images in of_samples]
+            kinds = {None if array is None else (array.shape, array.dtype.name) for array in arrays}
+            found[name] = self._stacked(arrays) if len(kinds) == 1 else arrays
+        return found
+
+    def _stacked(self, arrays):
+        whole = numpy.stack(arrays)
+        if self._client.config.batch.layout == "NCHW":
+            whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
+        return whole if torch is None else torch.from_numpy(whole)
+
+    def _targets(self, samples):
+        if self._target is None:
+            return None
+        numbers = [self._number(sample) for sample in samples]
+        return numpy.array(numbers, numpy.int64) if torch is None else torch.tensor(numbers, dtype=torch.int64)
+
+    def _number(self, sample):
+        if self.classes is not None:
+            folder = os.path.relpath(sample.id, self._client.config.source_config.root_path).split(os.sep)
+            if len(folder) > 1 and folder[0] in self.classes:
+                return self.classes[folder[0]]
+            raise SampleValueError(sample.id, "sample", "it lies in no folder that could be its class")
+        value = json.loads(sample.attributes).get(self._target)
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            text = f"its attribute {self._target!r} is {value!r}, wanted an integer as its class"
+            raise SampleValueError(sample.id, "sample", text) from None
+
+    def __len__(self):
+        """How many batches a pass gives on this rank, if no sample fails; TypeError where buckets decide about that."""
+        if self._client.config.image_config.random_resized_crop is None:
+            raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
+        count, size = super().__len__(), self._client.config.batch.size
+        return count // size if self._client.config.batch.drop else -(-count // size)
+
+
+def check(name, value, good, wanted):
+    if not good:
+        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+
+
+def _whole(value, least):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _each(name, value, channels, default):
+    """One number for each channel."""
+    value = default if value is None else value
+    values = [value] * channels if isinstance(value, int | float) else list(value)
+    numbers = all(isinstance(one, int | float) and numpy.isfinite(one) for one in values)
+    check(name, value, numbers and len(values) == channels, f"a finite number, or {channels} of them")
+    return [float(one) for one in values]
+
+
+def _folders(root):
+    """ImageFolder's numbers of the folders right below root. Source: torchvision.datasets.folder.find_classes."""
+    with os.scandir(root) as entries:
+        return {name: number for number, name in enumerate(sorted(entry.name for entry in entries if entry.is_dir()))}

@@ -1,0 +1,60 @@
+"""What the environment has to say: variables, and the CPUs this process may use."""
+
+import math
+import os
+
+
+def worker_count(limit, processes=1):
+    """Worker threads: DATAGO_MAX_TASKS if that is a number (0: one), else this process's part of the CPUs it may use with
+    `processes` - 1 others like it; at least 1, at most `limit`."""
+    try:
+        count = int(os.environ["DATAGO_MAX_TASKS"])
+    except (KeyError, ValueError):
+        count = usable_cpus() // processes
+    return max(1, min(count, limit, 1024))
+
+
+def attempts():
+    """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
+    try:
+        return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
+    except (KeyError, ValueError):
+        return 5
+
+
+def usable_cpus():
+    """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
+
+
+def _cgroup_quotas(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
+    """CPUs that each control group above this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
+    try:
+        with open(membership, encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        base = root if controllers == "" else f"{root}/cpu" if "cpu" in controllers.split(",") else None
+        steps = [step for step in path.split("/") if step]
+        for depth in range(len(steps) + 1) if base else ():
+            folder = "/".join([base, *steps[:depth]])
+            quota, period = _read_quota(folder, controllers == "")
+            if quota > 0 and period > 0:
+                yield quota / period
+
+
+def _read_quota(folder, unified):
+    try:
+        if unified:
+            with open(f"{folder}/cpu.max", encoding="ascii") as file:
+                quota, period = file.read().split()
+        else:
+            with open(f"{folder}/cpu.cfs_quota_us", encoding="ascii") as file:
+                quota = file.read()
+            with open(f"{folder}/cpu.cfs_period_us", encoding="ascii") as file:
+                period = file.read()
+        return int(quota), int(period)
+    except (OSError, ValueError):  # no such group here, or "max": no limit
+        return 0, 0

@@ -1,0 +1,65 @@
+"""Which rank of how many this process is, where the config says "auto"."""
+
+import os
+import sys
+
+# (rank, world size), in the order in which they are looked for
+VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun, accelerate
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),  # MVAPICH
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+def resolve(rank, world_size):
+    """(rank, world_size) as integers, for values of which either may be "auto".
+
+    torch.distributed is asked if it is initialised, else the variables that launchers set; a process that knows neither is
+    rank 0 of 1. Raises ValueError: the variables are no such numbers, or only half of them is there.
+    """
+    if "auto" not in (rank, world_size):
+        return rank, world_size
+    found = _distributed() or _environment() or (0, 1)
+    rank, world_size = (there if given == "auto" else given for given, there in zip((rank, world_size), found, strict=True))
+    if not 0 <= rank < world_size:
+        raise ValueError(f"source_config.rank: got {rank} (auto), wanted less than world_size, which is {world_size}")
+    return rank, world_size
+
+
+def _distributed():
+    """What torch.distributed says, if somebody has loaded and initialised it: nobody else could have."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return None
+
+
+def _environment():
+    for rank, world_size in VARIABLES:
+        if rank in os.environ and world_size in os.environ:
+            return _number(rank), _number(world_size)
+    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ:  # Lightning starts processes with these
+        return _on_node(), _number("WORLD_SIZE")
+    if "WORLD_SIZE" in os.environ and _number("WORLD_SIZE") > 1:
+        raise ValueError('source_config.rank: "auto" finds WORLD_SIZE in the environment, but neither RANK nor LOCAL_RANK')
+    return None
+
+
+def _on_node():
+    node = _number("NODE_RANK") if "NODE_RANK" in os.environ else 0
+    if node and "LOCAL_WORLD_SIZE" not in os.environ:
+        raise ValueError(
+            f'source_config.rank: "auto" finds node {node} by NODE_RANK, but not how many ranks a node has: initialise '
+            "torch.distributed first, or set RANK"
+        )
+    return node * (_number("LOCAL_WORLD_SIZE") if node else 0) + _number("LOCAL_RANK")
+
+
+def _number(name):
+    text = os.environ[name]
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f'source_config.rank: "auto" finds {name}={text!r} in the environment, wanted a number')
+    return int(text)

@@ -1,0 +1,117 @@
+"""The programs under examples/, started as their users would."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import jpeg
+
+EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
+
+
+def launch(ranks, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def kill(process):
+    """SIGKILL for the launcher and all below it: the ranks are in sessions of their own."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            pass
+    family = {process.pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def steps(lines):
+    """(epoch, step) → the names that all ranks together had in it."""
+    found = {}
+    for line in lines:
+        if match := re.match(r"epoch (\d+) step (\d+) rank (\d+) (\S+) loss", line):
+            epoch, step, rank, name = match.groups()
+            found.setdefault((int(epoch), int(step)), {}).setdefault(rank, []).append(name)
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_distributed_training_is_killed_and_goes_on(tmp_path):
+    """159 pictures on 2 ranks, one picture broken; killed in mid-epoch; resumed on 4 ranks."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for i in range(159):
+        (pictures / f"{i:03d}.jpg").write_bytes(jpeg(64 + i, 64, seed=i) if i != 30 else b"")
+    arguments = (EXAMPLES / "distributed.py", pictures, tmp_path / "checkpoint.pt")
+
+    begun = launch(2, *arguments)
+    try:
+        lines = []
+        for line in begun.stdout:
+            lines.append(line)
+            if line.startswith("epoch 0 step 5 "):
+                break
+    finally:
+        kill(begun)
+    lines += begun.stdout.readlines()  # of what they still did before they were gone
+    begun.communicate(timeout=60)
+    resumed = launch(4, *arguments)
+    try:
+        out, err = resumed.communicate(timeout=150)
+    finally:
+        kill(resumed)
+    assert resumed.returncode == 0, err
+
+    before, after = steps(lines), steps(out.splitlines())
+    checkpoint = min(step for _, step in after) - 1  # what came behind it was lost with the process, and is done again
+    assert 4 <= checkpoint < 20
+    first = [n for (_, step), ranks in before.items() if step <= checkpoint for names in ranks.values() for n in names]
+    rest = [n for (epoch, _), ranks in after.items() if epoch == 0 for names in ranks.values() for n in names]
+    second = [n for (epoch, _), ranks in after.items() if epoch == 1 for names in ranks.values() for n in names]
+    assert len(first) == 2 * 4 * checkpoint
+    for epoch in (first + rest, second):
+        assert set(epoch) <= {f"{i:03d}.jpg" for i in range(159)} - {"030.jpg"}
+        assert len(set(epoch)) >= 159 - 1 - 3 - 1  # the broken one; at most three dropped, once
+        assert len(epoch) - len(set(epoch)) <= 1  # one was read again in the broken one's place
+    for ranks in after.values():
+        assert len(ranks) == 4 and len({len(names) for names in ranks.values()}) == 1  # nobody waited for anybody
+
+
+def run(*arguments):
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_a_classifier_learns_and_goes_on(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = EXAMPLES / "imagenet.py", tmp_path / "pictures", tmp_path / "checkpoint.pt"
+    assert "stopped after step 20, 320 pictures of epoch 0" in run(*program, "--stop-after", 20)
+    first, second = re.findall(r"epoch (\d): (\d+) pictures, loss ([\d.]+), (\d+)% right", run(*program))
+    assert (first[:2], second[:2]) == (("0", "40"), ("1", "360"))  # the rest of the first epoch, and all of the second
+    assert float(second[2]) < float(first[2]) and int(second[3]) > 70
+
+
+@pytest.mark.timeout(120)
+def test_buckets_are_printed(tmp_path):
+    for i in range(12):
+        (tmp_path / f"{i}.jpg").write_bytes(jpeg(300, (300, 200, 450)[i % 3], seed=i))
+    out = run(EXAMPLES / "buckets.py", tmp_path, "--size", 128, "--batch-size", 3)
+    assert re.findall(r"(\d+) x (\d+) +(\d+) pictures in (\d+) batches", out) == [
+        ("96", "160", "4", "2"), ("128", "128", "4", "2"), ("160", "96", "4", "2"),
+    ] and out.endswith("12 pictures\n")  # fmt: skip

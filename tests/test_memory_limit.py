@@ -1,0 +1,135 @@
+"""memory_limit: what is in flight stays below it, nothing hangs because of it, and what never fits is a named failure."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+from conftest import config, jpeg, photo, png, read
+from test_sample import saved
+from test_shards import tar
+
+from datago import DatagoClient, SampleError
+
+MB = 1 << 20
+BIG = saved(numpy.full((1500, 2000, 3), 90, numpy.uint8))  # 9 MB of pixels; some 48 MB are reserved for it
+
+
+def fill(folder, count=24):
+    for i in range(count):
+        (folder / f"{i:02d}.png").write_bytes(BIG)
+    return config(folder)
+
+
+def shard(folder, count=24):
+    (folder / "s.tar").write_bytes(tar([(f"{i:02d}.png", BIG) for i in range(count)]))
+    return {"source_type": "webdataset", "source_config": {"url": str(folder / "s.tar")}}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("source", [fill, shard])
+def test_a_reader_that_does_not_read(tmp_path, monkeypatch, source, ordered):
+    """Eight workers and room for 24 samples: without the limit all of them would wait decoded."""
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    with DatagoClient({**source(tmp_path), "memory_limit": 100 * MB, "ordered": ordered}) as client:
+        time.sleep(0.5)
+        memory = client.stats()["memory"]
+        assert memory["limit"] == 100 * MB and 50 * MB < memory["in_flight"] <= 100 * MB
+        ids = []
+        while (sample := client.get_sample(timeout=20)) is not None:
+            assert sample.image.to_numpy_array()[-1, -1].tolist() == [90, 90, 90]
+            ids.append(sample.id)
+        memory = client.stats()["memory"]
+    assert len(ids) == 24 and (not ordered or ids == sorted(ids))
+    # In order, the picture whose turn it is need not wait.
+    assert memory["in_flight"] == 0 and memory["peak"] <= (150 if ordered else 100) * MB
+
+
+RSS = """
+import json, os, sys, time
+from datago import DatagoClient
+def rss():
+    return int(open('/proc/self/statm').read().split()[1]) * 4096
+most = before = rss()
+client = DatagoClient(json.loads(sys.argv[1]))
+client.start()
+for _ in range(50):
+    time.sleep(0.02)
+    most = max(most, rss())
+while client.get_sample(timeout=20) is not None:
+    most = max(most, rss())
+print(most - before)
+"""
+
+
+def test_the_process_stays_small(tmp_path):
+    def grown(**keys):
+        command = [sys.executable, "-c", RSS, json.dumps({**fill(tmp_path), **keys})]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True, env={"DATAGO_MAX_TASKS": "8"})
+        return int(done.stdout)
+
+    assert grown() > 180 * MB
+    assert grown(memory_limit=64 * MB) < 100 * MB  # the limit, what the heap keeps for reuse, the threads
+
+
+@pytest.mark.parametrize(
+    "data, most",
+    [
+        (jpeg(900, 700), 1_800_000),
+        (jpeg(900, 700, progressive=True), 3_600_000),
+        (BIG, 9_000_000),
+        (png(900, 700, 16, 2, (b"\0" + bytes(900 * 6)) * 700), 3_700_000),
+        (saved(photo(900, 700), "WEBP"), 1_800_000),
+        (saved(photo(900, 700), "GIF"), 2_500_000),
+        (saved(photo(900, 700), "TIFF"), 1_800_000),
+    ],
+)
+def test_what_never_fits_is_a_failure(tmp_path, data, most):
+    """A limit that even the pixels alone would break; one of thirty times that lets the picture through."""
+    (tmp_path / "x.jpg").write_bytes(data)
+    (tmp_path / "y.jpg").write_bytes(jpeg(16, 16))
+    samples, stats = read(config(tmp_path, memory_limit=most))
+    assert len(samples) == 1 and stats["failures"] == {"too_large": 1} and "memory_limit" in stats["last_failures"][0]["text"]
+    samples, stats = read(config(tmp_path, memory_limit=30 * most))
+    assert len(samples) == 2 and stats["memory"]["peak"] >= most
+
+
+def test_a_jpeg_that_is_resampled_while_it_is_decoded_costs_little(tmp_path):
+    (tmp_path / "x.jpg").write_bytes(jpeg(3000, 2000))
+    crop = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
+    assert len(read(config(tmp_path, memory_limit=6 * MB, image_config=crop))[0]) == 1
+    with pytest.raises(SampleError, match="too_large: it takes some .* memory_limit is 6291456"):
+        read(config(tmp_path, memory_limit=6 * MB, on_error="raise"))
+
+
+def test_all_parts_of_a_sample_count(tmp_path):
+    members = [("a.jpg", jpeg(400, 400)), ("a.left.jpg", jpeg(400, 400)), ("a.right.jpg", jpeg(400, 400)), ("b.jpg", jpeg(400, 400))]
+    (tmp_path / "s.tar").write_bytes(tar(members))
+    shards = {"source_type": "webdataset", "source_config": {"url": str(tmp_path / "s.tar")}}
+    samples, stats = read({**shards, "memory_limit": 4 * MB})  # one takes 1.9 MB
+    assert [sample.id for sample in samples] == ["b"] and stats["failures"] == {"too_large": 1}
+    assert len(read({**shards, "memory_limit": 8 * MB})[0]) == 2
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
+    """Some that need nearly all of it, many that need little, more threads than it has room for: nobody waits for ever."""
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "16")
+    for i in range(120):
+        (tmp_path / f"{i:03d}.jpg").write_bytes(saved(photo(300, 200, seed=i), "GIF") if i % 17 == 5 else jpeg(40 + 7 * (i % 90), 60, seed=i))
+    samples, stats = read(config(tmp_path, memory_limit=MB, ordered=ordered, samples_buffer_size=4))
+    assert len(samples) == 120 and stats["memory"]["peak"] <= (2.5 if ordered else 1.5) * MB
+
+
+def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    client = DatagoClient({**fill(tmp_path), "memory_limit": 60 * MB})
+    client.start()
+    time.sleep(0.3)
+    begin = time.monotonic()
+    client.stop()
+    assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
