@@ -325,7 +325,6 @@ def test_close_may_come_at_any_time():
             closer.join()
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts in /proc/self/fd")
 def test_nothing_is_left_open():
     with faulty({"/x": answer(b"x" * 1000)}) as server:
         for i in range(12):
