@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy
 
@@ -48,9 +50,11 @@ class DatagoBatchDataset(DatagoIterDataset):
     """
 
     def __init__(
-        self, config, batch_size, layout="NCHW", remainder="keep", dtype="uint8", mean=None, std=None, channels=3, classes=None,
-        most_waiting=None,
-    ):  # fmt: skip
+        self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
+        remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
+        most_waiting: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
         config = self._client.config
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
@@ -141,7 +145,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             text = f"its attribute {self._target!r} is {value!r}, wanted an integer as its class"
             raise SampleValueError(sample.id, "sample", text) from None
 
-    def __len__(self):
+    def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails; TypeError where buckets decide about that."""
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")

@@ -24,7 +24,7 @@ class _Formatter(logging.Formatter):
         return super().format(record)
 
 
-def initialize_logging(log_level=None):
+def initialize_logging(log_level: str | None = None) -> bool:
     """Writes datago's log records to stderr.
 
     Args:
