@@ -13,7 +13,7 @@ root.addHandler(logging.NullHandler())
 class _Formatter(logging.Formatter):
     """`[2026-11-29T20:47:28Z WARN  datago::client] text`"""
 
-    converter = time.gmtime
+    converter = time.gmtime  # type: ignore[assignment]
 
     def __init__(self):
         super().__init__("[%(asctime)s %(level)-5s %(place)s] %(message)s", "%Y-%m-%dT%H:%M:%SZ")
