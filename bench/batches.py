@@ -20,14 +20,17 @@ import time
 
 SIDE = 224
 BUCKETS = {"crop_and_resize": True, "default_image_size": 1024, "downsampling_ratio": 32, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
-SQUARE = {"crop_and_resize": True, "default_image_size": SIDE, "downsampling_ratio": SIDE, "min_aspect_ratio": 0.99, "max_aspect_ratio": 1.01}
+SQUARE = {
+    "crop_and_resize": True, "default_image_size": SIDE, "downsampling_ratio": SIDE, "min_aspect_ratio": 0.99, "max_aspect_ratio": 1.01,
+}  # fmt: skip
 CROPS = {"random_resized_crop": SIDE, "horizontal_flip": 0.5}
 
 
 def ours(folder, image, size, limit):
     from datago import DatagoBatchDataset
 
-    top = {"source_type": "file", "source_config": {"root_path": folder}, "image_config": image, "limit": limit, "samples_buffer_size": size}
+    source = {"source_type": "file", "source_config": {"root_path": folder}}
+    top = {**source, "image_config": image, "limit": limit, "samples_buffer_size": size}
     dataset = DatagoBatchDataset(top, size)
     yield 0
     for batch in dataset:

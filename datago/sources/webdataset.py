@@ -19,7 +19,6 @@ from datago.sources.part import Part
 from datago.sources.remote import open_stream
 from datago.sources.shard_index import sample_counts
 from datago.sources.shards import ShardReader
-from datago.threads import start_threads
 
 log = logging.getLogger("datago.webdataset")
 
