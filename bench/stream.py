@@ -15,25 +15,7 @@ import statistics
 import subprocess
 import sys
 
-CLIENT = r"""
-import json, resource, sys, time
-from datago import DatagoClient
-config, pil = json.loads(sys.argv[1]), sys.argv[2] == "1"
-begin = time.perf_counter()
-client = DatagoClient(json.dumps(config))
-client.start()
-get = client.get_sample_auto_convert if pil else client.get_sample
-count, first = 0, None
-while count < config["limit"] and (sample := get()) is not None:
-    first = first or time.perf_counter() - begin
-    image = sample["image"] if pil else sample.image
-    count += 1
-wall = time.perf_counter() - begin
-used = resource.getrusage(resource.RUSAGE_SELF)
-client.stop()
-print(json.dumps({"images/s": count / wall, "CPU ms": (used.ru_utime + used.ru_stime) / count * 1e3,
-                  "MB": used.ru_maxrss / 1024, "first ms": first * 1e3, "n": count}))
-"""
+from datago.cli import measure
 
 FLOOR = r"""
 import pathlib, sys, time
@@ -46,8 +28,8 @@ print((time.process_time() - begin) / len(blobs) * 1e3)
 """
 
 
-def run(python, *arguments):
-    done = subprocess.run([python, "-c", *arguments], capture_output=True, text=True, cwd="/", check=True)
+def run(command, given=""):
+    done = subprocess.run(command, input=given, capture_output=True, text=True, cwd="/", check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -62,18 +44,20 @@ def main():
     folder = os.path.abspath(arguments.folder)
     config = {"source_type": "file", "source_config": {"root_path": folder, "rank": 0, "world_size": 1}, "limit": 10**6,
               "samples_buffer_size": 64, "image_config": arguments.image_config}
+    given = {"config": config, "pil": arguments.pil, "passes": 1}
     sides = {"datago": sys.executable, **({"other": arguments.other} if arguments.other else {})}
     rows = {side: [] for side in sides}
     for i in range(arguments.runs + 1):
         for side, python in sides.items():
-            row = run(python, CLIENT, json.dumps(config), str(int(arguments.pil)))
+            row = run([python, measure.__file__], json.dumps(given))
             if i:  # the first round warms the page cache
                 rows[side].append(row)
-    middle = {side: {key: statistics.median(row[key] for row in rows[side]) for key in rows[side][0]} for side in rows}
+    keys = "images/s", "CPU ms", "MB", "first ms", "n"
+    middle = {side: {key: statistics.median(row[key] for row in rows[side]) for key in keys} for side in rows}
     for side, row in middle.items():
         print(f"{side:8}" + "  ".join(f"{value:9.3f} {key}" for key, value in row.items()))
     try:
-        floor = run(sys.executable, FLOOR, folder)
+        floor = run([sys.executable, "-c", FLOOR, folder])
         print(f"libjpeg-turbo alone: {floor:.3f} CPU ms; datago takes {middle['datago']['CPU ms'] / floor:.2f} times that")
     except subprocess.CalledProcessError:
         print("libjpeg-turbo alone: not measured (no PyTurboJPEG < 2, or no *.jpg)")

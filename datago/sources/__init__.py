@@ -27,9 +27,13 @@ from types import SimpleNamespace
 SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource"), "webdataset": ("webdataset", "WebDatasetSource")}
 
 
-def open_source(config, run, progress):
-    """The source that a checked configuration (see config.parse) names, for a Run (see resume.py)."""
-    module, name = SOURCES[config.source_type]
+def section(config, run, progress):
+    """The namespace that a source is made of: of a checked configuration (see config.parse), for a Run (see resume.py)."""
     known = {"limit": config.limit, "max_file_bytes": config.max_file_bytes, "ordered": config.ordered, "uneven": config.uneven}
-    section = SimpleNamespace(**{**vars(config.source_config), **known, **run.of_source(), "progress": progress})
-    return getattr(import_module(f"datago.sources.{module}"), name)(section)
+    return SimpleNamespace(**{**vars(config.source_config), **known, **run.of_source(), "progress": progress})
+
+
+def open_source(config, run, progress):
+    """The source that a checked configuration names, for a Run."""
+    module, name = SOURCES[config.source_type]
+    return getattr(import_module(f"datago.sources.{module}"), name)(section(config, run, progress))

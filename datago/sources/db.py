@@ -52,6 +52,29 @@ def parameters(config):
     return params
 
 
+def open_api(config):
+    """The Api that the config, or else the environment, names. Raises SourceValueError: neither does, or it cannot be used."""
+    url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
+    key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
+    for name, value in (("api_url", url), ("api_key", key)):
+        if not value.strip():
+            raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
+    return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts())
+
+
+def count(config):
+    """How many records the server counts for what a stream asks for, images of them or not."""
+    api = open_api(config)
+    wanted = [(name, value) for name, value in parameters(config) if name not in ("fields", "page_size", "return_latents")]
+    try:
+        answer, _ = api.get(f"{api.base}images/count/", wanted, "count")
+    finally:
+        api.close()
+    if not isinstance(answer, dict) or not isinstance(answer.get("count"), int):
+        raise SourceValueError(f"count: {api.where} gave no number")
+    return answer["count"]
+
+
 class DbSource:
     """Yields the samples of a dataroom server, in the order in which their downloads are done, or of their ids if `ordered`.
 
@@ -91,15 +114,9 @@ class DbSource:
         config = self._config
         if config.random_sampling and config.resume:
             raise SourceValueError(NO_ORDER)
-        url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
-        key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
-        for name, value in (("api_url", url), ("api_key", key)):
-            if not value.strip():
-                raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
-        attempts = environment.attempts()
-        api = Api(url.strip(), key, config.user_agent, config.page_timeout, attempts)
-        params = parameters(config)
-        self._pages = Pages(api, config, params, patience=attempts * (config.page_timeout + SPARE))
+        api = open_api(config)
+        patience = environment.attempts() * (config.page_timeout + SPARE)
+        self._pages = Pages(api, config, parameters(config), patience)
 
     def stop(self):
         self._stopped = True

@@ -1,0 +1,142 @@
+"""Times a stream, and each of its stages alone, so as to name the one that holds up the others.
+
+SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
+
+  list       what the source enumerates: paths, shards, or pages of records
+  read       files, shards or downloads, no pixels
+  decode     from memory: decode, crop, resize, encode
+  hand over  the way to the reader, of pictures of 8 pixels
+  stream     all of it
+
+Each runs in a fresh process for --seconds, beginning again where the source ends. The first run, which is thrown away, brings into
+the page cache what fits. A rate counts from the first sample on; "first" is the time until that, with the imports.
+"""
+
+import json
+import subprocess
+import sys
+
+from datago.cli.given import load
+from datago.cli.progress import progress
+
+SUMMARY = "time a source, stage by stage, and name the bottleneck"
+STAGES = "list", "read", "decode", "hand over", "stream"
+COMPARED = {"torch": "file", "webdataset": "webdataset"}  # package: the source_type that it can be compared for
+
+
+def add_arguments(parser):
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a config (*.json), a folder, or shards")
+    add("--seconds", type=float, default=3, help="for each stage (default: %(default)s)")
+    add("--image-config", type=json.loads, metavar="JSON", help="in place of the config's")
+    add("--pil", action="store_true", help="read PIL images, as get_sample_auto_convert gives them")
+    add(
+        "--compare", type=_packages, default=[], metavar="PACKAGES",
+        help="torch: a DataLoader over a folder, by Pillow; webdataset: with a DataLoader over shards; or both, with a comma",
+    )  # fmt: skip
+    add("--python", default=sys.executable, help="the interpreter that has these packages (default: this one)")
+
+
+def _packages(text):
+    names = text.split(",")
+    if unknown := set(names) - set(COMPARED):
+        raise ValueError(unknown)
+    return names
+
+
+def run(options):
+    config, parsed = load(options.source, options.image_config)
+    rows, stages = {}, ("stream", *STAGES)
+    with progress(len(stages) + len(options.compare), options.json) as report:
+        for done, stage in enumerate(stages):
+            report(stage if done else "warm-up", done)
+            rows[stage] = _child([sys.executable, "-m", "datago.cli.stages"], [stage, config, options.seconds, options.pil])
+        rows = {stage: rows[stage] for stage in STAGES}
+        threads = rows["stream"].get("threads", 1)
+        if not rows["stream"]["n"]:
+            raise ValueError("the source gave no sample")
+        compared = {}
+        for done, package in enumerate(options.compare, len(stages)):
+            report(package, done)
+            compared[package] = _compare(package, parsed, threads, options)
+    found = {"source_type": parsed.source_type, "threads": threads, "stages": rows, "compare": compared}
+    found["bottleneck"] = bottleneck(rows, threads, parsed.source_type)
+    print(json.dumps(found) if options.json else _text(found))
+    return 0
+
+
+def _child(command, given):
+    """What a process prints, given JSON on its stdin: no secret is on a command line. Its errors are raised as ValueErrors."""
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        raise ValueError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    found = json.loads(lines[-1])
+    if "error" in found:
+        raise ValueError(found["error"])
+    return found
+
+
+def _compare(package, parsed, threads, options):
+    """The row of another package, or {"missing": why there is none}."""
+    if parsed.source_type != COMPARED[package]:
+        return {"missing": f"it is compared for source_type {COMPARED[package]!r} only"}
+    image, source = parsed.image_config, parsed.source_config
+    given = {"size": image.default_image_size if image.crop_and_resize else 0}
+    if package == "torch":
+        import os
+
+        given["root"] = os.fspath(source.root_path)
+    else:
+        from datago.environment import attempts
+        from datago.sources.urls import shard_urls
+
+        given["suffix"] = source.reference_image_type
+        given["shards"] = shard_urls(source.url, token=source.auth_token, timeout=source.timeout, attempts=attempts())
+    script = __file__.replace("bench.py", "others.py")
+    return _child([options.python, script], {"package": package, "workers": threads, "seconds": options.seconds, "given": given})
+
+
+def bottleneck(rows, threads, source_type):
+    """Which stage is slowest alone, and how many times the images/s a stream could give at most were it twice as fast, or took no
+    time: then the next one holds it up, or the CPU time that is left, on `threads` CPUs.
+
+    Returns:
+        A dict: `stage`, `next`, `twice` and `most` (factors of at least 1; `twice` is 2 at most).
+    """
+    # a shard is no sample: how fast they are listed compares with nothing
+    compared = [name for name in STAGES[:-1] if rows[name]["n"] and (name, source_type) != ("list", "webdataset")]
+    first, then, *_ = sorted(compared, key=lambda name: rows[name]["images/s"])
+
+    def rate(cost):
+        """images/s if the first stage took `cost` times what it takes."""
+        left = rows["stream"]["CPU ms"] - rows[first]["CPU ms"] * (1 - cost)
+        bounds = [rows[then]["images/s"], *([rows[first]["images/s"] / cost] if cost else []), *([threads * 1e3 / left] if left > 0 else [])]
+        return min(bounds)
+
+    return {"stage": first, "next": then, "twice": rate(0.5) / rate(1), "most": rate(0) / rate(1)}
+
+
+def _text(found):
+    lines = [f"{found['source_type']}, {found['threads']} worker threads", f"{'':11}images/s  CPU ms/image  peak MB  first ms"]
+    for name, row in [*found["stages"].items(), *found["compare"].items()]:
+        if "missing" in row:
+            lines.append(f"{name:11}not compared: {row['missing']}")
+        elif not row["n"]:
+            lines.append(f"{name:11}nothing came")
+        elif (name, found["source_type"]) == ("list", "webdataset"):
+            lines.append(f"{name:11}{row['images/s']:8.0f}  shards/s")
+        else:
+            lines.append(f"{name:11}{row['images/s']:8.0f}{row['CPU ms']:14.3f}{row['MB']:9.0f}{row['first ms']:10.1f}")
+    stream, stages, slow = found["stages"]["stream"], found["stages"], found["bottleneck"]
+    for name, row in found["compare"].items():
+        if row.get("n"):
+            lines.append(f"datago gives {stream['images/s'] / row['images/s']:.1f} times the images/s of {name}")
+    if stream.get("failed"):
+        lines.append(f"{stream['failed']} failed")
+    lines.append(
+        f"bottleneck: {slow['stage']}, {stages[slow['stage']]['images/s']:.0f}/s alone (next: {slow['next']}, "
+        f"{stages[slow['next']]['images/s']:.0f}/s). If it were twice as fast, there would be up to {slow['twice']:.1f} times the images/s; "
+        f"if it cost nothing, {slow['most']:.1f} times"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,70 @@
+"""Timing, for `datago bench` and bench/. It needs no more than the standard library and what it times: as a script it is also run by
+interpreters of other environments, and times what they know as datago."""
+
+import json
+import resource
+import sys
+import time
+
+
+class Meter:
+    """Counts what comes by, for `seconds` from the first on; a rate leaves the time to the first out."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+        self._used, self._begin = cpu(), time.perf_counter()
+        self.count, self.first, self.last = 0, None, self._begin
+
+    def add(self, count=1):
+        """False once that is enough."""
+        self.last = time.perf_counter()
+        if self.first is None:
+            self.first = self.last
+            self._early = count
+        self.count += count
+        return self.last - self.first < self._seconds
+
+    def row(self, processes=0, whole=False):
+        """images/s, CPU ms per image, peak MB (of `processes` children too) and ms to the first; {"n": 0} if nothing came.
+        `whole`: the rate has the time to the first in it."""
+        if not self.count:
+            return {"n": 0}
+        later = 0 if whole else self.count - self._early
+        rate = later / (self.last - self.first) if later else self.count / max(self.last - self._begin, 1e-9)
+        used, unit = [resource.getrusage(who).ru_maxrss for who in WHO], 2**20 if sys.platform == "darwin" else 2**10
+        return {
+            "images/s": rate, "CPU ms": (cpu() - self._used) / self.count * 1e3, "MB": (used[0] + processes * used[1]) / unit,
+            "first ms": (self.first - self._begin) * 1e3, "n": self.count,
+        }  # fmt: skip
+
+
+WHO = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+
+
+def cpu():
+    """Seconds of CPU of this process and the children that it has waited for."""
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, WHO))
+
+
+def stream(config, seconds=float("inf"), passes=None, pil=False):
+    """A client's samples, pass after pass until `seconds` are over or `passes` done: a row, and what became of all in the last."""
+    meter = Meter(seconds)
+    from datago import DatagoClient
+
+    client = DatagoClient(json.dumps(config))
+    get, going, before = client.get_sample_auto_convert if pil else client.get_sample, True, -1
+    while going and before != meter.count and passes != 0:  # a pass that brings nothing is not begun again
+        before = meter.count
+        passes = passes and passes - 1
+        client.start()
+        while going and (sample := get()) is not None:
+            image = sample["image"] if pil else sample.image  # noqa: F841: kept until the next, as a trainer would
+            going = meter.add()
+    stats = client.stats() if hasattr(client, "stats") else {}
+    row = {**meter.row(), **{key: stats[key] for key in ("failed", "bottleneck", "threads") if key in stats}}
+    client.stop()
+    return row
+
+
+if __name__ == "__main__":
+    print(json.dumps(stream(**json.loads(sys.stdin.read()))))

@@ -1,0 +1,214 @@
+"""The stages of a stream, each alone, in a process of its own: `python -m datago.cli.stages`, its arguments as JSON on stdin.
+
+    list ──► read ──► decode ──► hand over
+
+  list       what the source enumerates: paths, shards, or pages of records
+  read       files, shards or downloads, no pixels
+  decode     samples from memory through workers: decode, crop, resize, encode
+  hand over  as decode, but of pictures of 8 pixels: what is left is the way through the rings
+"""
+
+import contextlib
+import io
+import json
+import sys
+import threading
+import time
+
+from datago import config as configuration
+from datago import resume
+from datago._pool import Pool
+from datago._progress import Progress
+from datago._sample import Entry, Failure
+from datago.cli import words
+from datago.cli.measure import Meter, stream
+from datago.environment import worker_count
+from datago.sources import open_source, section
+from datago.threads import start_thread
+
+KEPT_BYTES, KEPT_COUNT = 1 << 28, 2000  # of encoded samples that `decode` keeps in memory
+LOADING = 20  # seconds at most, until it has them
+
+
+def listing(parsed, seconds, pil):
+    """Enumerates again and again. The unit is a sample, for shards a shard."""
+    meter, going = Meter(seconds), True
+    while going:
+        before = meter.count
+        for count in _LISTS[parsed.source_type](parsed):
+            going = meter.add(count)
+            if not going:
+                break
+        going = going and meter.count > before
+    return meter.row(whole=True)
+
+
+def _list_files(parsed):
+    with _source(parsed) as source:
+        yield from map(len, source.batches())
+
+
+def _list_shards(parsed):
+    from datago.environment import attempts
+    from datago.sources.urls import shard_urls
+
+    config = parsed.source_config
+    yield len(shard_urls(config.url, token=config.auth_token, timeout=config.timeout, attempts=attempts()))
+
+
+def _list_pages(parsed):
+    from datago.sources.db import open_api, parameters
+    from datago.sources.pages import Pages
+
+    config = section(parsed, _run(parsed), Progress())
+    pages = Pages(open_api(config), config, parameters(config), 2 * config.page_timeout)
+    pages.start()
+    try:
+        while not pages.ended:
+            if page := pages.get(1):
+                yield len(page[0])
+    finally:
+        pages.stop()
+    if pages.error:
+        raise pages.error
+
+
+_LISTS = {"file": _list_files, "webdataset": _list_shards, "db": _list_pages}
+
+
+def reading(parsed, seconds, pil):
+    """Brings the samples' bytes into memory, and drops them."""
+    meter = Meter(seconds)
+    with contextlib.closing(_entries(parsed)) as entries:
+        for entry in entries:
+            if not isinstance(entry, Failure) and not meter.add():
+                break
+    return meter.row()
+
+
+def decoding(parsed, seconds, pil):
+    kept, size, end = [], 0, time.monotonic() + LOADING
+    with contextlib.closing(_entries(parsed, once=True)) as entries:
+        for entry in entries:
+            if isinstance(entry, Entry):
+                entry.own()
+                entry.position = -1
+                kept.append(entry)
+                size += sum(len(data) for _, _, data in entry.images)
+            if size > KEPT_BYTES or len(kept) >= KEPT_COUNT or time.monotonic() > end:
+                break
+    return _through_pool(parsed, parsed.image_config, kept, seconds, pil)
+
+
+def handing_over(parsed, seconds, pil):
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(out, "PNG")
+    image = configuration.parse({"source_type": "file", "source_config": {"root_path": "/"}}).image_config
+    return _through_pool(parsed, image, [Entry("x", "", [("image", "", out.getvalue())])] * 1000, seconds, pil)
+
+
+def whole(parsed, seconds, pil):
+    return stream(seconds=seconds, pil=pil, config=parsed.given)
+
+
+STAGES = {"list": listing, "read": reading, "decode": decoding, "hand over": handing_over, "stream": whole}
+
+
+def _run(parsed):
+    run = resume.begin(parsed, parsed.epoch)
+    run.draw()
+    return run
+
+
+@contextlib.contextmanager
+def _source(parsed):
+    source = open_source(parsed, _run(parsed), Progress())
+    source.open()
+    try:
+        yield source
+    finally:
+        source.stop()
+
+
+def _entries(parsed, once=False):
+    """Entries with their bytes, and Failures; pass after pass until nobody asks or nothing comes."""
+    found = True
+    while found:
+        found = False
+        with _source(parsed) as source, contextlib.closing(_read(parsed, source.batches())) as entries:
+            for entry in entries:
+                found = found or isinstance(entry, Entry)
+                yield entry
+        found = found and not once
+
+
+def _read(parsed, batches):
+    """A source's entries; where they are paths, as many threads as a stream has workers read them."""
+    if parsed.source_type != "file":
+        for batch in batches:
+            yield from batch
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    count = worker_count(parsed.limit)
+    with ThreadPoolExecutor(count) as threads:
+        for batch in batches:
+            step = 64 * count
+            for first in range(0, len(batch), step):
+                yield from threads.map(_read_file, batch[first : first + step])
+
+
+def _read_file(entry):
+    if isinstance(entry, Failure):
+        return entry
+    path = entry[0]
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return Entry(path.decode(errors="replace"), "", [("image", "", file.read())])
+    except OSError as error:
+        return Failure(path.decode(errors="replace"), "io", str(error))
+
+
+def _through_pool(parsed, image, entries, seconds, pil):
+    meter, failed = Meter(seconds), 0
+    if not entries:
+        return meter.row()
+    most = configuration.MOST
+    pool = Pool(worker_count(most), 64, parsed.samples_buffer_size, most, parsed.max_file_bytes, parsed.memory_limit or 0, image,
+                Progress(), False)  # fmt: skip
+    stopped = threading.Event()
+
+    def feed():
+        while not stopped.is_set() and pool.submit(entries):
+            pass
+
+    feeder = start_thread(feed, "datago feeder")
+    try:
+        while meter.count or failed <= len(entries):
+            if isinstance(pool.take(pil), Failure):
+                failed += 1
+            elif not meter.add():
+                break
+    finally:
+        stopped.set()
+        pool.stop()
+        feeder.join(5)
+        pool.join(5)
+    return meter.row()
+
+
+def main():
+    """Prints one line of JSON: a row, or {"error": text}."""
+    stage, config, seconds, pil = json.loads(sys.stdin.read())
+    try:
+        parsed = configuration.parse(config)
+        parsed.given = config
+        print(json.dumps(STAGES[stage](parsed, seconds, pil)))
+    except (OSError, ValueError) as error:  # a SourceError is one of them
+        print(json.dumps({"error": words(error)}))
+
+
+if __name__ == "__main__":
+    main()
