@@ -23,7 +23,7 @@ class DatagoClient:
     """Streams decoded samples of a source, on all cores, outside the GIL.
 
     Args:
-        config: a dict or the JSON text of one; README has the keys.
+        config: a dict or the JSON text of one; docs/config.md has the keys.
 
     Raises:
         ValueError: the config is wrong; the text names the key, what it got and what it wants.

@@ -43,7 +43,7 @@ def test_the_sdist_is_complete_and_clean(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     tracked = set(run("git", "ls-files", cwd=ROOT).split()) if (ROOT / ".git").exists() else names
-    wanted = {name for name in tracked if name.split("/")[0] in ("datago", "src_c", "tests", "bench", "tools", "licenses")}
+    wanted = {name for name in tracked if name.split("/")[0] in ("datago", "src_c", "tests", "bench", "docs", "tools", "licenses")}
     assert wanted | {"setup.py", "pyproject.toml", "README.md", "LICENSE", "Makefile"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyc", ".o"))]
     assert not [name for name in names if name.startswith("datago/") and name.endswith(".c")]

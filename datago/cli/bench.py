@@ -10,6 +10,7 @@ SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url 
 
 Each runs in a fresh process for --seconds, beginning again where the source ends. The first run, which is thrown away, brings into
 the page cache what fits. A rate counts from the first sample on; "first" is the time until that, with the imports.
+"peak MB" of a DataLoader adds up its processes, what they share counted in each.
 """
 
 import json

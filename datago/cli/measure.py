@@ -8,33 +8,42 @@ import time
 
 
 class Meter:
-    """Counts what comes by, for `seconds` from the first on; a rate leaves the time to the first out."""
+    """Counts what comes by, for `seconds` from the first on. A rate leaves out the time to the first, of each pass."""
 
     def __init__(self, seconds):
         self._seconds = seconds
         self._used, self._begin = cpu(), time.perf_counter()
         self.count, self.first, self.last = 0, None, self._begin
+        self._firsts, self._idle, self._waits = 0, 0.0, True
+
+    def begin_pass(self):
+        self._waits = True
 
     def add(self, count=1):
         """False once that is enough."""
-        self.last = time.perf_counter()
+        now = time.perf_counter()
         if self.first is None:
-            self.first = self.last
-            self._early = count
+            self.first = now
+        elif self._waits:
+            self._idle += now - self.last
+        if self._waits:
+            self._firsts, self._waits = self._firsts + count, False
+        self.last = now
         self.count += count
-        return self.last - self.first < self._seconds
+        return now - self.first < self._seconds
 
     def row(self, processes=0, whole=False):
         """images/s, CPU ms per image, peak MB (of `processes` children too) and ms to the first; {"n": 0} if nothing came.
-        `whole`: the rate has the time to the first in it."""
+        `whole`: the rate has all the time in it."""
         if not self.count:
             return {"n": 0}
-        later = 0 if whole else self.count - self._early
-        rate = later / (self.last - self.first) if later else self.count / max(self.last - self._begin, 1e-9)
+        later, busy = self.count - self._firsts, self.last - self.first - self._idle
+        if whole or not later or busy <= 0:
+            later, busy = self.count, max(self.last - self._begin, 1e-9)
         used, unit = [resource.getrusage(who).ru_maxrss for who in WHO], 2**20 if sys.platform == "darwin" else 2**10
         return {
-            "images/s": rate, "CPU ms": (cpu() - self._used) / self.count * 1e3, "MB": (used[0] + processes * used[1]) / unit,
-            "first ms": (self.first - self._begin) * 1e3, "n": self.count,
+            "images/s": later / busy, "CPU ms": (cpu() - self._used) / self.count * 1e3,
+            "MB": (used[0] + processes * used[1]) / unit, "first ms": (self.first - self._begin) * 1e3, "n": self.count,
         }  # fmt: skip
 
 
@@ -56,6 +65,7 @@ def stream(config, seconds=float("inf"), passes=None, pil=False):
     while going and before != meter.count and passes != 0:  # a pass that brings nothing is not begun again
         before = meter.count
         passes = passes and passes - 1
+        meter.begin_pass()
         client.start()
         while going and (sample := get()) is not None:
             image = sample["image"] if pil else sample.image  # noqa: F841: kept until the next, as a trainer would

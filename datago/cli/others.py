@@ -61,6 +61,7 @@ def run(package, workers, seconds, given):
     meter, going, before = Meter(seconds), True, -1
     while going and before != meter.count:
         before = meter.count
+        meter.begin_pass()
         loader = iter(torch.utils.data.DataLoader(dataset, num_workers=workers, batch_size=None))
         for _ in loader:
             going = meter.add()
