@@ -139,7 +139,8 @@ def race(name, folder, image, size, limit, rounds, sides):
     for side, runs in found.items():
         speed, spent, memory = (statistics.median(column) for column in zip(*runs[1:], strict=True))
         base = base or speed
-        print(f"{name:8} {side:12} {speed:8.0f} images/s ({base / speed:5.2f} x slower than ours)  {spent:7.2f} ms of CPU  {memory:6.0f} MB")
+        ratio = f"({base / speed:5.2f} x slower than ours)"
+        print(f"{name:8} {side:12} {speed:8.0f} images/s {ratio}  {spent:7.2f} ms of CPU  {memory:6.0f} MB")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ def drawn(width, height):
         for x in range(0, width, 40):
             if (x + y) // 40 % 2:
                 draw.rectangle((x, y, x + 39, y + 39), fill="#c4d4e2")
-    for x, y, radius, fill in ((0.2, 0.3, 0.16, "#d1495b"), (0.5, 0.5, 0.22, "#edae49"), (0.82, 0.7, 0.15, "#00798c"), (0.85, 0.2, 0.08, "#30638e")):
+    discs = (0.2, 0.3, 0.16, "#d1495b"), (0.5, 0.5, 0.22, "#edae49"), (0.82, 0.7, 0.15, "#00798c"), (0.85, 0.2, 0.08, "#30638e")
+    for x, y, radius, fill in discs:
         x, y, radius = x * width, y * height, radius * height
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
     draw.line((width / 2 - 12, height / 2, width / 2 + 12, height / 2), INK, 3)
@@ -59,9 +60,11 @@ def main():
         draw.rectangle((x, 90 - height // 4, x + width // 2, 90 + height // 4), outline=FAINT, width=2)
         draw.text((x, 94 + height // 4), f"{width}x{height}", INK, font_size=11)
         x += width // 2 + 14
-    draw.text((15, 400), "The buckets (above, right) all have about the area of 128 x 128 pixels, and sides that are multiples of 16. A picture goes to",
+    draw.text((15, 400), "The buckets (above, right) all have about the area of 128 x 128 pixels, and sides that are multiples of 16. "
+              "A picture goes to",
               INK, font_size=13)  # fmt: skip
-    draw.text((15, 420), "the one whose shape is nearest to its own; what sticks out is cut off on both sides alike, or anywhere with random_crop.",
+    draw.text((15, 420), "the one whose shape is nearest to its own; what sticks out is cut off on both sides alike, "
+              "or anywhere with random_crop.",
               INK, font_size=13)  # fmt: skip
     page.quantize(64, dither=Image.Dither.NONE).save(sys.argv[1] if len(sys.argv) > 1 else "docs/buckets.png", optimize=True)
 

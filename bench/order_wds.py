@@ -5,7 +5,8 @@ defined order costs in images/s.
     bench/order_wds.py [--shards 1000] [--samples 50] [--size 400] [--runs 5]
 
 Shards of small JPEGs are made in a temporary folder. Each row is a fresh process; the kinds of order take turns, in another order
-each time, and the median of the runs is printed. A stream is read to the middle, its state taken at every step; another process resumes there.
+each time, and the median of the runs is printed. A stream is read to the middle, its state taken at every step; another
+process resumes there.
 """
 
 import argparse

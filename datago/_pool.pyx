@@ -29,7 +29,8 @@ from datago._pixels cimport (
     dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._budget cimport (
-    Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop, budget_take_encoded, budget_take_pixels,
+    Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
+    budget_take_encoded, budget_take_pixels,
 )
 from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,

@@ -112,7 +112,8 @@ def bottleneck(rows, threads, source_type):
     def rate(cost):
         """images/s if the first stage took `cost` times what it takes."""
         left = rows["stream"]["CPU ms"] - rows[first]["CPU ms"] * (1 - cost)
-        bounds = [rows[then]["images/s"], *([rows[first]["images/s"] / cost] if cost else []), *([threads * 1e3 / left] if left > 0 else [])]
+        bounds = [rows[then]["images/s"], *([rows[first]["images/s"] / cost] if cost else [])]
+        bounds += [threads * 1e3 / left] if left > 0 else []
         return min(bounds)
 
     return {"stage": first, "next": then, "twice": rate(0.5) / rate(1), "most": rate(0) / rate(1)}
@@ -137,7 +138,8 @@ def _text(found):
         lines.append(f"{stream['failed']} failed")
     lines.append(
         f"bottleneck: {slow['stage']}, {stages[slow['stage']]['images/s']:.0f}/s alone (next: {slow['next']}, "
-        f"{stages[slow['next']]['images/s']:.0f}/s). If it were twice as fast, there would be up to {slow['twice']:.1f} times the images/s; "
+        f"{stages[slow['next']]['images/s']:.0f}/s). If it were twice as fast, there would be up to "
+        f"{slow['twice']:.1f} times the images/s; "
         f"if it cost nothing, {slow['most']:.1f} times"
     )
     return "\n".join(lines)

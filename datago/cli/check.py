@@ -226,7 +226,8 @@ def _text(found):
         lines.append(f"{len(sizes)} bucket{'s' * (len(sizes) > 1)} (width x height): {', '.join(sizes)}")
     total = dict(found["found"])
     skipped = total.pop("skipped", {})
-    parts = [f"{'an unknown number of' if count is None else count} {name}" for name, count in total.items() if count != 0 or name == "samples"]
+    found = {name: count for name, count in total.items() if count != 0 or name == "samples"}
+    parts = [f"{'an unknown number of' if count is None else count} {name}" for name, count in found.items()]
     parts += [f"{count} passed over ({reason})" for reason, count in skipped.items()]
     lines.append(f"Found: {', '.join(parts)}.")
     for row in found["ranks"]:

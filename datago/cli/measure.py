@@ -68,7 +68,7 @@ def stream(config, seconds=float("inf"), passes=None, pil=False):
         meter.begin_pass()
         client.start()
         while going and (sample := get()) is not None:
-            image = sample["image"] if pil else sample.image  # noqa: F841: kept until the next, as a trainer would
+            image = sample["image"] if pil else sample.image  # noqa: F841 (kept until the next, as a trainer would)
             going = meter.add()
     stats = client.stats() if hasattr(client, "stats") else {}
     row = {**meter.row(), **{key: stats[key] for key in ("failed", "bottleneck", "threads") if key in stats}}

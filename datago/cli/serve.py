@@ -22,8 +22,8 @@ An image's id is its path without the suffix, where that is made of letters, dig
 and a hash of the path is added. A shard counts as a folder. Starting again brings the index up to date.
 
 When the server is ready it prints one line of JSON with "api_url" (for DATAROOM_API_URL), "media_url", "images", and
-"token" (for DATAROOM_API_KEY) if it made one, with --json or without. Images have urls on the media port that are signed and expire; they need
-no token. SIGTERM and SIGINT end it.
+"token" (for DATAROOM_API_KEY) if it made one, with --json or without. Images have urls on the media port that are signed and
+expire; they need no token. SIGTERM and SIGINT end it.
 """
 
 import os
