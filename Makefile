@@ -2,13 +2,21 @@
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
-.PHONY: demo test build bench wheel clean
+.PHONY: demo test build lint bench wheel clean
 demo: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/demo.py .demo/pictures
 
 test: build
 	.venv/bin/python -m pytest tests
+
+# What .pre-commit-config.yaml runs too.
+lint: build
+	$(PIP) --group lint
+	.venv/bin/ruff check .
+	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/cython-lint datago/*.pyx datago/*.pxd
+	.venv/bin/clang-format --dry-run -Werror src_c/*.c src_c/*.h
+	.venv/bin/mypy
 
 # Only what changed is compiled again.
 build: .venv/ready

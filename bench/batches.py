@@ -5,7 +5,7 @@
 Streams, all cores: `in1k` to 224 x 224 (resized and cropped, one size), batches of 64 uint8 NCHW; `crops`: random_resized_crop 224 on
 the large pictures, mirrored at random, batches of 64; `buckets`: the large pictures to 1024 buckets, batches of 8, against the same
 stream one by one. PYTHON is an interpreter with torchvision, and opencv if that is to be run too. Printed: images/s, ms of CPU
-per image (children too), and peak memory (all processes; what they share is counted once for each).
+per image (children too) without imports, and peak memory (all processes; what they share is counted once for each; torch is in it).
 """
 
 import argparse
@@ -20,15 +20,20 @@ import time
 
 SIDE = 224
 BUCKETS = {"crop_and_resize": True, "default_image_size": 1024, "downsampling_ratio": 32, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
-SQUARE = {"crop_and_resize": True, "default_image_size": SIDE, "downsampling_ratio": SIDE, "min_aspect_ratio": 0.99, "max_aspect_ratio": 1.01}
+SQUARE = {
+    "crop_and_resize": True, "default_image_size": SIDE, "downsampling_ratio": SIDE, "min_aspect_ratio": 0.99, "max_aspect_ratio": 1.01,
+}  # fmt: skip
 CROPS = {"random_resized_crop": SIDE, "horizontal_flip": 0.5}
 
 
 def ours(folder, image, size, limit):
     from datago import DatagoBatchDataset
 
-    top = {"source_type": "file", "source_config": {"root_path": folder}, "image_config": image, "limit": limit, "samples_buffer_size": size}
-    for batch in DatagoBatchDataset(top, size):
+    source = {"source_type": "file", "source_config": {"root_path": folder}}
+    top = {**source, "image_config": image, "limit": limit, "samples_buffer_size": size}
+    dataset = DatagoBatchDataset(top, size)
+    yield 0
+    for batch in dataset:
         yield len(batch["id"])
 
 
@@ -36,6 +41,7 @@ def single(folder, image, size, limit):
     from datago import DatagoClient
 
     top = {"source_type": "file", "source_config": {"root_path": folder}, "image_config": {**image, "image_to_rgb8": True}, "limit": limit}
+    yield 0
     for sample in DatagoClient(top):
         sample.image.to_numpy_array()
         yield 1
@@ -53,6 +59,7 @@ def torchvision(folder, image, size, limit):
         steps = [transforms.Resize(SIDE), transforms.CenterCrop(SIDE)]
     data = ImageFolder(folder, transforms.Compose([*steps, transforms.PILToTensor()]))
     data = torch.utils.data.Subset(data, range(min(limit, len(data))))
+    yield 0
     for pixels, _ in torch.utils.data.DataLoader(data, size, num_workers=2):
         yield len(pixels)
 
@@ -75,6 +82,7 @@ def opencv(folder, image, size, limit):
         return numpy.ascontiguousarray(pixels[top : top + SIDE, left : left + SIDE, ::-1].transpose(2, 0, 1))
 
     paths = sorted(Path(folder).rglob("*.jpg"))[:limit]
+    yield 0
     with ThreadPoolExecutor(2) as pool:
         for first in range(0, len(paths), size):
             yield len(numpy.stack(list(pool.map(load, paths[first : first + size]))))
@@ -107,14 +115,17 @@ def memory_of_family():
 
 
 def measure(side, folder, image, size, limit):
-    peak, count = memory_of_family(), 0
-    begin = time.perf_counter()
-    for more in SIDES[side](folder, image, size, limit):
-        count += more
-    spent = time.perf_counter() - begin
+    stream, peak = SIDES[side](folder, image, size, limit), memory_of_family()
+    next(stream)  # what is imported and opened does not count
+    begin, before = time.perf_counter(), cpu()
+    count = sum(stream)
+    print(json.dumps([count / (time.perf_counter() - begin), 1000 * (cpu() - before) / count, peak[0] / 1e6]))
+
+
+def cpu():
+    """Seconds of this process and of the children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu = sum(one.ru_utime + one.ru_stime for one in used)
-    print(json.dumps([count / spent, 1000 * cpu / count, peak[0] / 1e6]))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def race(name, folder, image, size, limit, rounds, sides):
@@ -126,9 +137,10 @@ def race(name, folder, image, size, limit, rounds, sides):
             found[side].append(json.loads(done.stdout.splitlines()[-1]))
     base = None
     for side, runs in found.items():
-        speed, cpu, memory = (statistics.median(column) for column in zip(*runs[1:], strict=True))
+        speed, spent, memory = (statistics.median(column) for column in zip(*runs[1:], strict=True))
         base = base or speed
-        print(f"{name:8} {side:12} {speed:8.0f} images/s ({base / speed:5.2f} x slower than ours)  {cpu:7.2f} ms of CPU  {memory:6.0f} MB")
+        ratio = f"({base / speed:5.2f} x slower than ours)"
+        print(f"{name:8} {side:12} {speed:8.0f} images/s {ratio}  {spent:7.2f} ms of CPU  {memory:6.0f} MB")
 
 
 if __name__ == "__main__":

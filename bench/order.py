@@ -19,7 +19,6 @@ from datago import DatagoClient, plan
 from datago.sources.tree import BATCH, Listing, Tree
 
 
-
 def stream(folder, limit, rank=None, **top):
     """(images/s, CPU ms per image) of one pass."""
     source = {"root_path": folder, **({"rank": rank, "world_size": 2} if rank is not None else {})}
@@ -32,7 +31,10 @@ def stream(folder, limit, rank=None, **top):
 
 
 def ordered(folder, limit, rounds):
-    kinds = {"plain": {}, "ordered": {"ordered": True}, "seed": {"seed": 1}, "ordered + seed": {"seed": 1, "ordered": True}, "rank 0 of 2": {"rank": 0}}
+    kinds = {
+        "plain": {}, "ordered": {"ordered": True}, "seed": {"seed": 1}, "ordered + seed": {"seed": 1, "ordered": True},
+        "rank 0 of 2": {"rank": 0},
+    }  # fmt: skip
     found = {name: [] for name in kinds}
     for _ in range(rounds + 1):
         for name, top in kinds.items():

@@ -9,12 +9,18 @@ keys are in docs/config.md. All errors are DatagoErrors (SourceError: no more ca
 wrong config, which is a ValueError.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from datago._buckets import aspect_buckets
 from datago._sample import Failure, ImagePayload, LatentPayload, Sample
 from datago.client import DatagoClient
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.passes import live_cleanup_threads
+
+if TYPE_CHECKING:
+    from datago.batches import DatagoBatchDataset
+    from datago.dataset import DatagoIterDataset
 
 __all__ = [
     "DatagoBatchDataset",
@@ -37,7 +43,7 @@ __all__ = [
 _LAZY = {"DatagoBatchDataset": "datago.batches", "DatagoIterDataset": "datago.dataset"}
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 

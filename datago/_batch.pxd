@@ -17,8 +17,8 @@ cdef struct Batcher:
     int size             # places in a batch
     bint drop            # batches that do not get full are dropped, not handed out short
     int64_t limit        # good samples wanted: after that many all is sent
-    int64_t most_waiting # places taken in open batches, after which the fullest of them goes
-    pthread_mutex_t lock # guards what follows
+    int64_t most_waiting  # places taken in open batches, after which the fullest of them goes
+    pthread_mutex_t lock  # guards what follows
     Batch *open
     Item *spent          # placed, and the bytes that they were decoded from are still there
     int64_t good, waiting

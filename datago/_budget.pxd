@@ -8,6 +8,9 @@ from libc.stdint cimport uint64_t
 
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
 
+cdef struct BudgetCounts:
+    uint64_t limit, in_flight, peak
+
 cdef struct Budget:
     uint64_t limit          # bytes; 0: none
     bint ordered
@@ -24,4 +27,5 @@ cdef bint budget_take_encoded(Budget *budget, uint64_t number, uint64_t bytes) n
 cdef bint budget_take_pixels(Budget *budget, uint64_t number, uint64_t bytes) noexcept nogil
 cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil
 cdef void budget_leave(Budget *budget, uint64_t number) noexcept nogil  # item `number` was taken by the reader
+cdef BudgetCounts budget_counts(Budget *budget) noexcept nogil
 cdef void budget_stop(Budget *budget) noexcept nogil

@@ -74,3 +74,10 @@ cdef void budget_stop(Budget *budget) noexcept nogil:
     budget.stopped = True
     pthread_cond_broadcast(&budget.changed)
     pthread_mutex_unlock(&budget.lock)
+
+
+cdef BudgetCounts budget_counts(Budget *budget) noexcept nogil:
+    pthread_mutex_lock(&budget.lock)
+    cdef BudgetCounts counts = BudgetCounts(budget.limit, budget.encoded + budget.pixels, budget.peak)
+    pthread_mutex_unlock(&budget.lock)
+    return counts

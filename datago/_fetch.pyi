@@ -3,6 +3,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+REASONS: dict[int, str]
+
 class Body(Buffer):
     def __len__(self) -> int: ...
 

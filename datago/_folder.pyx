@@ -91,7 +91,7 @@ cdef class Folder:
 
         An image is whatever has an image's suffix, in any case, and is no folder.
         """
-        cdef size_t count = 0, images = 0, used = 0, length
+        cdef size_t count = 0, used = 0, length
         cdef bint[CHUNK] folders
         cdef const char *name
         cdef int failed = 0
@@ -118,8 +118,9 @@ cdef class Folder:
         cdef void *grown
         cdef stat found
         cdef bint link
+        global errno  # else `errno = 0` makes a variable of its own
         while True:
-            errno = 0
+            errno = 0  # no-cython-lint
             entry = readdir(self.folder)
             if entry == NULL:
                 return errno if errno else -1

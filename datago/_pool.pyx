@@ -29,7 +29,8 @@ from datago._pixels cimport (
     dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._budget cimport (
-    Budget, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop, budget_take_encoded, budget_take_pixels,
+    Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
+    budget_take_encoded, budget_take_pixels,
 )
 from datago._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
@@ -394,7 +395,7 @@ cdef class Pool:
             return  # a forked child: the threads, and whatever locks they held, stayed in the parent
         if engine.work != NULL and engine.ready != NULL:
             self.stop()
-            if not self.join(0):
+            if not self.join(0.1):
                 return  # a thread is still inside, in a system call that does not come back: its memory must stay
         batcher_free(engine.batcher)
         ring_free(engine.work)
@@ -566,6 +567,6 @@ cdef class Pool:
         return {
             "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped, "dropped": dropped,
             "in_flight": seen - delivered - failed - skipped - dropped, "damaged": damaged, "threads": self.started,
-            "memory": {"limit": engine.budget.limit, "in_flight": engine.budget.encoded + engine.budget.pixels, "peak": engine.budget.peak},
+            "memory": budget_counts(&engine.budget),
             "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
         }

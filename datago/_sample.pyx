@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy
 
 from datago._pixels cimport (
-    DG_OK, DG_ROLE_ADDITIONAL, DG_ROLE_IMAGE, DG_ROLE_MASK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc, dg_image_free, dg_picture,
-    dg_rgb_to_rgbx, dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
+    DG_OK, DG_ROLE_ADDITIONAL, DG_ROLE_IMAGE, DG_ROLE_MASK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc,
+    dg_image_free, dg_picture, dg_rgb_to_rgbx, dg_rgbx_to_rgb, dg_status, dg_status_find, dg_status_name,
 )
 
 cdef extern from *:

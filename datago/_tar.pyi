@@ -1,9 +1,18 @@
 from collections.abc import Callable
+from typing import final
 
 from typing_extensions import Buffer
 
+KIND_NAMES: tuple[str, ...]
+FAULT_TEXTS: dict[int, str]
+MAGICS: tuple[tuple[bytes, str], ...]
+
 class TarError(ValueError): ...
 
+@final
+class Memory: ...
+
+@final
 class Member(Buffer):
     @property
     def name(self) -> bytes: ...

@@ -12,7 +12,6 @@ cdef enum Verdict:
     NO_MEMORY
 
 
-
 cdef struct Job:
     Job *next
     uint64_t number        # what Python knows it by
@@ -74,7 +73,7 @@ cdef struct Engine:
     uint64_t allocated     # bytes of bodies, ever
     # guarded by `lock`:
     pthread_mutex_t lock
-    pthread_cond_t changed # a job is done, there is room, the thread has left
+    pthread_cond_t changed  # a job is done, there is room, the thread has left
     Queue waiting, done
     size_t inside          # jobs that were not taken yet
     size_t capacity

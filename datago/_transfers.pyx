@@ -433,7 +433,7 @@ cdef bint push(Engine *engine, Queue *jobs) noexcept nogil:
 
 
 cdef void wake_thread(Engine *engine) noexcept nogil:
-    cdef ssize_t ignored = write(engine.wake[1], b"", 1)  # a full pipe wakes as well
+    cdef ssize_t _ignored = write(engine.wake[1], b"", 1)  # a full pipe wakes as well
 
 
 cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil:

@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy
 
@@ -39,8 +41,8 @@ class DatagoBatchDataset(DatagoIterDataset):
             contiguous; in pinned memory where CUDA is there.
         id, source: lists of str.  attributes: list of dicts.  bucket: (width, height), pixels.
         original_size: list of (width, height), before crop and resize.
-        masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have none, or
-            not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
+        masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
+            none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
         target: int64 tensor of shape (n,); None without `classes`.
 
     A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
@@ -48,11 +50,13 @@ class DatagoBatchDataset(DatagoIterDataset):
     """
 
     def __init__(
-        self, config, batch_size, layout="NCHW", remainder="keep", dtype="uint8", mean=None, std=None, channels=3, classes=None,
-        most_waiting=None,
-    ):  # fmt: skip
+        self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
+        remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
+        most_waiting: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
-        config = self._client.config
+        settings = self._client.config
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
         check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")
         check("layout", layout, layout in ("NCHW", "NHWC"), "'NCHW' or 'NHWC'")
@@ -61,22 +65,22 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
         check("channels", channels, channels in (1, 3), "1 or 3")
         check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
-        check("classes", classes, classes != "folder" or config.source_type == "file", "an attribute's name: this source has no folders")
+        check("classes", classes, classes != "folder" or settings.source_type == "file", "an attribute's name: this source has no folders")
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
-        image = config.image_config
+        image = settings.image_config
         if not image.crop_and_resize and image.random_resized_crop is None:
             raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         image.image_to_rgb8 = True
-        config.batch = SimpleNamespace(
+        settings.batch = SimpleNamespace(
             size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
             mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
             most_waiting=2**62 if most_waiting is None else most_waiting,
         )  # fmt: skip
-        check("std", std, 0 not in config.batch.std, "nothing that is 0")
-        self.classes = _folders(config.source_config.root_path) if classes == "folder" else None
+        check("std", std, 0 not in settings.batch.std, "nothing that is 0")
+        self.classes = _folders(settings.source_config.root_path) if classes == "folder" else None
         self._target = classes
 
     def _pass(self):
@@ -141,7 +145,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             text = f"its attribute {self._target!r} is {value!r}, wanted an integer as its class"
             raise SampleValueError(sample.id, "sample", text) from None
 
-    def __len__(self):
+    def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails; TypeError where buckets decide about that."""
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")

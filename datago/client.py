@@ -4,11 +4,14 @@ import copy
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Self
 
 from datago import accounts, metrics, ranks, resume
 from datago import config as configuration
 from datago._progress import Progress
-from datago._sample import Failure, SampleBatch
+from datago._sample import Failure, Sample, SampleBatch
 from datago.errors import printable, sample_error
 from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
@@ -30,7 +33,7 @@ class DatagoClient:
     RuntimeError.
     """
 
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any] | str | bytes) -> None:
         self._config = configuration.parse(config)
         self._epoch, self._resumed = self._config.epoch, None
         self._worker = 0, 1
@@ -45,7 +48,7 @@ class DatagoClient:
 
     # ---- lifetime ----
 
-    def start(self):
+    def start(self) -> None:
         """Starts a pass from the beginning and prefetches at once; does nothing while one runs. `stop()` ends it while it still
         looks at its source.
 
@@ -74,7 +77,7 @@ class DatagoClient:
                 if self._pass is running:
                     self._resumed = None
 
-    def stop(self):
+    def stop(self) -> None:
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
         self._check_process()
         self._end(STOP_GRACE)
@@ -93,11 +96,11 @@ class DatagoClient:
                 "dataset) after the fork, or start workers by 'spawn'"
             )
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
     def __del__(self):
@@ -125,16 +128,16 @@ class DatagoClient:
     # ---- order ----
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch of the next pass."""
         return self._epoch
 
     @property
-    def config(self):
+    def config(self) -> SimpleNamespace:
         """The checked configuration, with its defaults: a namespace, to be read only."""
         return self._config
 
-    def count(self):
+    def count(self) -> int | None:
         """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
         A folder is listed for that. Raises SourceError."""
         run = resume.begin(self._config, self._epoch, *self._worker)
@@ -143,13 +146,13 @@ class DatagoClient:
         source.open()
         return source.count()
 
-    def part(self, worker, workers):
+    def part(self, worker: int, workers: int) -> "DatagoClient":
         """Another client, not started, that gives part `worker` of `workers` of this one's samples."""
         client = DatagoClient.__new__(DatagoClient)
         client.__setstate__({**self._settings(), "_worker": (worker, workers)})
         return client
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
         if not configuration.TOP["epoch"][0][0](epoch):
             raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
@@ -158,7 +161,7 @@ class DatagoClient:
             if self._resumed is not None and self._resumed.epoch != epoch:
                 self._resumed = None
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Where this client is in its epoch: what it handed out, not what it has prefetched. A small dict that JSON can write.
 
         Taken before the first sample, or after set_epoch, it stands for the beginning; after the last one, for the end. Raises
@@ -171,7 +174,7 @@ class DatagoClient:
             run = self._next_run()
             return run.state(self._config.source_type, 0, run.resume)
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
         """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under
         way is ended.
 
@@ -192,7 +195,7 @@ class DatagoClient:
 
     # ---- reading ----
 
-    def get_sample(self, timeout=None):
+    def get_sample(self, timeout: float | None = None) -> Sample | None:
         """The next Sample, or None at the end of the stream or after `stop()`. The first call starts the stream.
 
         A sample that is ready is taken at once; else the call waits outside the GIL, and a signal is seen within 0.1 s.
@@ -207,7 +210,7 @@ class DatagoClient:
         """
         return self._next(False, timeout)
 
-    def get_sample_auto_convert(self, timeout=None):
+    def get_sample_auto_convert(self, timeout: float | None = None) -> dict[str, Any] | None:
         """As `get_sample`, but as a dict of plain Python values, images as PIL images (mode RGB for colour).
 
         Keys: id, source, duplicate_state, attributes (a dict), tags, coca_embedding, latents, image, masks,
@@ -264,7 +267,7 @@ class DatagoClient:
         running.conclude()
         return None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Sample]:
         """Yields samples to the end of the stream; a client that has ended starts again."""
         if self._ended:
             self.start()
@@ -273,7 +276,7 @@ class DatagoClient:
 
     # ---- accounts ----
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """Where every item of the current (or last) pass went.
 
         Returns:
@@ -289,7 +292,7 @@ class DatagoClient:
         running = self._pass
         return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])
 
-    def metrics(self, **labels):
+    def metrics(self, **labels: str) -> str:
         """`stats()` as OpenMetrics text, for Prometheus and its kin: families datago_…, with `labels` on every sample.
 
         It is for the body of an answer of the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.

@@ -10,6 +10,7 @@ import warnings
 from types import SimpleNamespace
 
 from datago._buckets import aspect_buckets
+from datago.hidden import hidden
 
 REQUIRED = object()
 MOST = 2**63 - 1
@@ -47,15 +48,6 @@ WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an intege
 POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
 SECONDS = (lambda value: value == 0 or number(0)[0](value)), "a number of at least 0"
 UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
-
-
-class Secret(str):
-    """A string that no repr shows."""
-
-    __slots__ = ()
-
-    def __repr__(self):
-        return "'…'" if self else "''"
 
 
 def _is_colour(value):
@@ -121,7 +113,6 @@ SOURCES = {
         **RANKS,
     },
 }
-SECRETS = {"api_key"}
 SIDE = integer(1, 2**16)
 RESIZED = {
     "size": (((lambda value: SIDE[0](value) or _is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
@@ -259,9 +250,8 @@ def _section(section, given, keys):
         if value is None and default is not REQUIRED:
             value = default
         elif value is not default and not check(value) or value is default and key in given and not check(value):
-            shown = "something else" if key in SECRETS else repr(value)
-            raise ValueError(f"{prefix}{key}: got {shown}, wanted {wanted}")
-        values[key] = Secret(value) if key in SECRETS else value
+            raise ValueError(f"{prefix}{key}: got {hidden(key, value)!r}, wanted {wanted}")
+        values[key] = hidden(key, value)
     for key in given:
         if key not in keys and key not in DEAD[section]:
             _warn_unknown(prefix, key, keys)

@@ -1,5 +1,8 @@
 """DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from datago import resume
 from datago.client import DatagoClient
 
@@ -24,7 +27,7 @@ class DatagoIterDataset(IterableDataset):
     `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each.
     """
 
-    def __init__(self, config, return_python_types=True):
+    def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True) -> None:
         self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
         # Workers that outlive an epoch see what set_epoch says in the parent.
@@ -33,7 +36,7 @@ class DatagoIterDataset(IterableDataset):
         self._states = None   # loaded, and no pass has begun with them yet
         self._running = None  # the client of the pass under way, or of the last one
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         self._running = None
         if self._states is not None and all(state["ended"] for state in self._states):
             self._states = None  # the rest of that epoch is nothing; whoever asks again wants a pass
@@ -58,18 +61,18 @@ class DatagoIterDataset(IterableDataset):
         client.set_epoch(int(self._epoch[0]))  # of another epoch than the state's: that is over
         return client
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's, in every worker. Raises ValueError."""
         self._client.set_epoch(epoch)
         self._epoch[0] = epoch
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Where this process is in its epoch; see DatagoClient.state_dict."""
         client = self._running or self._next()
         client.set_epoch(int(self._epoch[0]))
         return client.state_dict()
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
         """The next pass gives exactly what was left; see DatagoClient.load_state_dict.
 
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
@@ -78,7 +81,7 @@ class DatagoIterDataset(IterableDataset):
         self.set_epoch(states[0]["epoch"])
         self._states = states
 
-    def __len__(self):
+    def __len__(self) -> int:
         """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.
 
         Shards without an index and databases are not counted: their `limit` is given, and TypeError raised if there is none.

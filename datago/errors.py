@@ -31,7 +31,7 @@ class RemoteError(SourceOSError):
         status: the HTTP status that was the reason, or None.
     """
 
-    def __init__(self, text, url="", attempts=1, status=None):
+    def __init__(self, text: str, url: str = "", attempts: int = 1, status: int | None = None) -> None:
         super().__init__(text)
         self.url, self.attempts, self.status = url, attempts, status
 
@@ -48,7 +48,7 @@ class SampleError(DatagoError):
         reason: the key under which stats()["failures"] counts it.
     """
 
-    def __init__(self, name, reason, text):
+    def __init__(self, name: str, reason: str, text: str) -> None:
         super().__init__(f"{printable(name)}: {reason}" + (f": {text}" if text else ""))
         self.name, self.reason = name, reason
 

@@ -43,6 +43,10 @@ def decode(data, max_pixels, most):
             pixels, channels, depth = _samples(image)
             return pixels, *image.size, channels, depth, orientation if orientation in range(1, 9) else 1
     except UnidentifiedImageError:
+        prefix = bytes(data[:16])  # what plugins decide by whether to try
+        for name, (_, accept) in Image.OPEN.items():
+            if accept is not None and accept(prefix) is True:
+                return Failure("", "corrupt", f"{name}: its header is damaged")
         return Failure("", "unsupported", "")
     except Image.DecompressionBombError as error:
         return Failure("", "too_large", str(error))

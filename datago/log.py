@@ -13,7 +13,7 @@ root.addHandler(logging.NullHandler())
 class _Formatter(logging.Formatter):
     """`[2026-11-29T20:47:28Z WARN  datago::client] text`"""
 
-    converter = time.gmtime
+    converter = time.gmtime  # type: ignore[assignment]
 
     def __init__(self):
         super().__init__("[%(asctime)s %(level)-5s %(place)s] %(message)s", "%Y-%m-%dT%H:%M:%SZ")
@@ -24,7 +24,7 @@ class _Formatter(logging.Formatter):
         return super().format(record)
 
 
-def initialize_logging(log_level=None):
+def initialize_logging(log_level: str | None = None) -> bool:
     """Writes datago's log records to stderr.
 
     Args:

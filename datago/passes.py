@@ -26,7 +26,7 @@ _passes = weakref.WeakSet()
 _reapers = set()  # threads that wait for a stopped pass to get out of a system call
 
 
-def live_cleanup_threads():
+def live_cleanup_threads() -> int:
     """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
     return sum(reaper.is_alive() for reaper in list(_reapers))
 

@@ -69,7 +69,8 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     # A network that tells the mean colour of a picture's upper half from its lower half.
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIZE // 8) ** 2, 3)))
+    layers = torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIZE // 8) ** 2, 3)
+    model = DistributedDataParallel(torch.nn.Sequential(*layers))
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     images, first, step = dataset(arguments.pictures), 0, 0
     if os.path.exists(arguments.checkpoint):

@@ -51,12 +51,11 @@ dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, doubl
     *buckets = NULL;
     *count = 0;
     if (downsampling_ratio <= 0 || default_image_size < downsampling_ratio)
-        return dg_fail(error, DG_UNSUPPORTED,
-                       "default_image_size %d must be at least downsampling_ratio %d, and that at least 1",
+        return dg_fail(error, DG_UNSUPPORTED, "default_image_size %d must be at least downsampling_ratio %d, and that at least 1",
                        default_image_size, downsampling_ratio);
     if (!(min_aspect > 0 && min_aspect <= max_aspect && isfinite(max_aspect)))
-        return dg_fail(error, DG_UNSUPPORTED, "aspect limits %g to %g must be positive, finite and in order",
-                       min_aspect, max_aspect);
+        return dg_fail(error, DG_UNSUPPORTED, "aspect limits %g to %g must be positive, finite and in order", min_aspect,
+                       max_aspect);
     double side = default_image_size / downsampling_ratio, area = side * side;
     double width_first = ceil(sqrt(area * min_aspect)), width_last = floor(sqrt(area * max_aspect));
     double height_first = ceil(sqrt(area / max_aspect)), height_last = floor(sqrt(area / min_aspect));

@@ -14,14 +14,26 @@ struct dg_codec {
 };
 
 static const char *const NAMES[DG_FORMAT_COUNT] = {
-    [DG_FORMAT_UNKNOWN] = "unknown",     [DG_FORMAT_JPEG] = "jpeg",      [DG_FORMAT_PNG] = "png",
-    [DG_FORMAT_WEBP] = "webp",           [DG_FORMAT_GIF] = "gif",        [DG_FORMAT_BMP] = "bmp",
-    [DG_FORMAT_TIFF] = "tiff",           [DG_FORMAT_AVIF] = "avif",      [DG_FORMAT_HEIF] = "heif",
-    [DG_FORMAT_JPEG_XL] = "jpeg xl",     [DG_FORMAT_JPEG_2000] = "jpeg 2000", [DG_FORMAT_HTML] = "html",
+    [DG_FORMAT_UNKNOWN] = "unknown",
+    [DG_FORMAT_JPEG] = "jpeg",
+    [DG_FORMAT_PNG] = "png",
+    [DG_FORMAT_WEBP] = "webp",
+    [DG_FORMAT_GIF] = "gif",
+    [DG_FORMAT_BMP] = "bmp",
+    [DG_FORMAT_TIFF] = "tiff",
+    [DG_FORMAT_AVIF] = "avif",
+    [DG_FORMAT_HEIF] = "heif",
+    [DG_FORMAT_JPEG_XL] = "jpeg xl",
+    [DG_FORMAT_JPEG_2000] = "jpeg 2000",
+    [DG_FORMAT_HTML] = "html",
 };
 
 /* A picture's first bytes, after `offset`. The registrations are those of the formats' own specifications. */
-static const struct { dg_format format; unsigned offset, size; const char *bytes; } SIGNATURES[] = {
+static const struct {
+    dg_format format;
+    unsigned offset, size;
+    const char *bytes;
+} SIGNATURES[] = {
     {DG_FORMAT_JPEG, 0, 3, "\xFF\xD8\xFF"},
     {DG_FORMAT_PNG, 0, 8, "\x89PNG\r\n\x1A\n"},
     {DG_FORMAT_WEBP, 8, 4, "WEBP"},
@@ -81,8 +93,8 @@ void dg_codec_free(dg_codec *codec)
     free(codec);
 }
 
-dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format,
-                          const dg_decode_options *options, dg_image *image, int *damaged, dg_error *error)
+dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format, const dg_decode_options *options,
+                          dg_image *image, int *damaged, dg_error *error)
 {
     memset(image, 0, sizeof *image);
     *damaged = 0;

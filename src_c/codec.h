@@ -46,8 +46,8 @@ const char *dg_format_name(dg_format format); /* e.g. "jpeg", "webp", "unknown" 
 
 /* Decodes one picture of a format that was sniffed. `*damaged`: see dg_jpeg_decode. On DG_OK `image` owns a buffer of the
  * codec's heap; else it is empty and `error` says why. */
-dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format,
-                          const dg_decode_options *options, dg_image *image, int *damaged, dg_error *error);
+dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format, const dg_decode_options *options,
+                          dg_image *image, int *damaged, dg_error *error);
 
 /* Decodes a JPEG and resamples a box of it on the way: see dg_jpeg_fit. */
 dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,

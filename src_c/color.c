@@ -12,19 +12,14 @@ static dg_simd choice;
 int dg_simd_available(dg_simd simd)
 {
     switch (simd) {
-    case DG_SIMD_GENERIC:
-        return 1;
+    case DG_SIMD_GENERIC: return 1;
 #ifdef __x86_64__
-    case DG_SIMD_AVX2:
-        __builtin_cpu_init();
-        return __builtin_cpu_supports("avx2") != 0;
+    case DG_SIMD_AVX2: __builtin_cpu_init(); return __builtin_cpu_supports("avx2") != 0;
 #endif
 #ifdef __aarch64__
-    case DG_SIMD_NEON:
-        return 1;
+    case DG_SIMD_NEON: return 1;
 #endif
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -115,8 +110,7 @@ static void depth_16_to_8(const uint16_t *in, uint8_t *out, size_t n)
         out[i] = (uint8_t)(in[i] >> 8);
 }
 
-const dg_color_functions dg_color_generic = {ycc_to_rgb,  rgba_over,   grey_to_rgb,
-                                             rgb_to_rgbx, rgbx_to_rgb, depth_16_to_8};
+const dg_color_functions dg_color_generic = {ycc_to_rgb, rgba_over, grey_to_rgb, rgb_to_rgbx, rgbx_to_rgb, depth_16_to_8};
 
 const dg_color_functions *dg_color_table(dg_simd simd)
 {
@@ -128,10 +122,7 @@ const dg_color_functions *dg_color_table(dg_simd simd)
     return &dg_color_generic;
 }
 
-static const dg_color_functions *functions(void)
-{
-    return dg_color_table(dg_simd_choice());
-}
+static const dg_color_functions *functions(void) { return dg_color_table(dg_simd_choice()); }
 
 void dg_ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step)
 {
@@ -146,22 +137,10 @@ void dg_alpha_over(const uint8_t *in, int channels, const uint8_t background[3],
         functions()->rgba_over(in, background, out, n, step);
 }
 
-void dg_grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int step)
-{
-    functions()->grey_to_rgb(in, out, n, step);
-}
+void dg_grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int step) { functions()->grey_to_rgb(in, out, n, step); }
 
-void dg_rgb_to_rgbx(const uint8_t *in, uint8_t *out, size_t n)
-{
-    functions()->rgb_to_rgbx(in, out, n);
-}
+void dg_rgb_to_rgbx(const uint8_t *in, uint8_t *out, size_t n) { functions()->rgb_to_rgbx(in, out, n); }
 
-void dg_rgbx_to_rgb(const uint8_t *in, uint8_t *out, size_t n)
-{
-    functions()->rgbx_to_rgb(in, out, n);
-}
+void dg_rgbx_to_rgb(const uint8_t *in, uint8_t *out, size_t n) { functions()->rgbx_to_rgb(in, out, n); }
 
-void dg_depth_16_to_8(const uint16_t *in, uint8_t *out, size_t n)
-{
-    functions()->depth_16_to_8(in, out, n);
-}
+void dg_depth_16_to_8(const uint16_t *in, uint8_t *out, size_t n) { functions()->depth_16_to_8(in, out, n); }

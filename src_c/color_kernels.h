@@ -23,9 +23,6 @@ extern const dg_color_functions dg_color_avx2;
 /* The functions of `simd`; where it has none of its own (NEON), the plain ones. */
 const dg_color_functions *dg_color_table(dg_simd simd);
 
-static inline uint8_t dg_clamp_8(int value)
-{
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
+static inline uint8_t dg_clamp_8(int value) { return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value); }
 
 #endif

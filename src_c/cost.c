@@ -24,7 +24,8 @@ uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const d
     if (options->crop.resized.width) {
         out = (uint64_t)options->crop.resized.width * options->crop.resized.height;
     } else if (options->crop.bucket_count) {
-        const dg_bucket *bucket = dg_bucket_choose(options->crop.buckets, options->crop.bucket_count, header.width, header.height);
+        const dg_bucket *bucket =
+            dg_bucket_choose(options->crop.buckets, options->crop.bucket_count, header.width, header.height);
         out = (uint64_t)bucket->width * bucket->height;
     }
     uint64_t cost = pixels * unit;

@@ -50,7 +50,9 @@ void dg_crop_choose(dg_crop *crop, const dg_crop_options *options, int width, in
 
 dg_box dg_crop_box(const dg_crop *crop, int width, int height, int orientation)
 {
-    static const struct { unsigned char mirrored, upended, transposed; } TURNS[9] = {
+    static const struct {
+        unsigned char mirrored, upended, transposed;
+    } TURNS[9] = {
         [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {0, 1, 1},
     };
     int mirrored = TURNS[orientation].mirrored, upended = TURNS[orientation].upended, transposed = TURNS[orientation].transposed;

@@ -22,7 +22,7 @@ typedef struct {
 
 /* What was drawn for one sample. */
 typedef struct {
-    dg_size target;      /* of every picture of it; {0, 0} before the first one of a sample that goes to a bucket, and without a crop */
+    dg_size target;      /* of every picture of it; {0, 0} without a crop, and until the first one of a sample chose a bucket */
     int mirrored;        /* left to right, after everything else */
     double across, down; /* where in a bucket's slack the crop lies: 0 left or top, 0.5 the middle, below 1 right or bottom */
     dg_box box;          /* random resized crops: the box, in whole pixels of the first picture … */

@@ -52,10 +52,7 @@ static int exif_orientation(span exif)
 }
 
 /* Every kind of frame: baseline, progressive, lossless, arithmetic. DHT, JPG and DAC lie among their numbers. */
-static int is_frame(int marker)
-{
-    return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
-}
+static int is_frame(int marker) { return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC; }
 
 static void jpeg_read(span file, dg_header *header)
 {
@@ -104,8 +101,7 @@ static void png_read(span file, dg_header *header)
         size_t length = number(chunk, 4, 1);
         if (length > file.size - at - 12 || !memcmp(chunk + 4, "IEND", 4))
             return;
-        if (!memcmp(chunk + 4, "eXIf", 4)
-            && libdeflate_crc32(0, chunk + 4, length + 4) == number(chunk + 8 + length, 4, 1)) {
+        if (!memcmp(chunk + 4, "eXIf", 4) && libdeflate_crc32(0, chunk + 4, length + 4) == number(chunk + 8 + length, 4, 1)) {
             header->orientation = exif_orientation((span){chunk + 8, length});
             return;
         }

@@ -19,7 +19,10 @@ struct dg_heap {
     int closed;         /* dg_heap_free was called */
     pid_t pid; /* in a forked child another thread's lock may be held for ever: there, buffers go straight to free() */
     int count;
-    struct { uint8_t *data; size_t capacity; } free[KEPT_MOST];
+    struct {
+        uint8_t *data;
+        size_t capacity;
+    } free[KEPT_MOST];
 };
 
 dg_heap *dg_heap_new(size_t keep)

@@ -46,9 +46,6 @@ void dg_buffer_free(dg_buffer *buffer);
 dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image);
 static inline void dg_image_free(dg_image *image) { dg_buffer_free(&image->buffer); }
 /* Bytes from one row to the next. */
-static inline size_t dg_image_stride(const dg_image *image)
-{
-    return (size_t)image->width * image->step * (image->depth / 8);
-}
+static inline size_t dg_image_stride(const dg_image *image) { return (size_t)image->width * image->step * (image->depth / 8); }
 
 #endif

@@ -129,8 +129,7 @@ static void choose_output(dg_jpeg *jpeg)
     case JCS_RGB: info->out_color_space = jpeg->options->rgbx ? JCS_EXT_RGBA : JCS_EXT_RGB; break;
     case JCS_CMYK:
     case JCS_YCCK: info->out_color_space = JCS_CMYK; break;
-    default:
-        dg_jpeg_give_up(jpeg, DG_UNSUPPORTED, "jpeg: %d components of no known colour space", info->num_components);
+    default: dg_jpeg_give_up(jpeg, DG_UNSUPPORTED, "jpeg: %d components of no known colour space", info->num_components);
     }
 }
 
@@ -231,8 +230,8 @@ void dg_jpeg_check_whole(dg_jpeg *jpeg)
         dg_jpeg_give_up(jpeg, DG_CORRUPT, "jpeg: entropy-coded data is damaged");
 }
 
-dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, int *damaged, dg_error *error)
+dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                         int *damaged, dg_error *error)
 {
     memset(image, 0, sizeof *image);
     memset(&jpeg->info, 0, sizeof jpeg->info);
@@ -242,8 +241,8 @@ dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const 
         int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
         int step = channels == 3 && options->rgbx ? 4 : channels;
         jpeg_start_decompress(&jpeg->info);
-        if (dg_image_alloc(jpeg->heap, (int)jpeg->info.output_width, (int)jpeg->info.output_height, channels, step, 8,
-                           image) != DG_OK)
+        if (dg_image_alloc(jpeg->heap, (int)jpeg->info.output_width, (int)jpeg->info.output_height, channels, step, 8, image)
+            != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         read_rows(jpeg, image);
         dg_jpeg_check_whole(jpeg);
@@ -255,8 +254,8 @@ dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const 
     return error->status;
 }
 
-dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                             int *components, dg_error *error)
+dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
+                             dg_error *error)
 {
     memset(&jpeg->info, 0, sizeof jpeg->info);
     error->status = DG_OK;

@@ -15,8 +15,8 @@ void dg_jpeg_free(dg_jpeg *jpeg);
  * whether the Adobe marker is there or not (as Pillow reads them). RGB has step 4, X = 255, if options->rgbx. A file that
  * ends before its picture is DG_TRUNCATED unless only the end marker is missing. `*damaged` tells that libjpeg met data
  * which cannot be right and went on; without options->accept_damaged that is DG_CORRUPT. */
-dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, int *damaged, dg_error *error);
+dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                         int *damaged, dg_error *error);
 
 /* Whether the file's last bytes are an end marker: it is whole, then, for all that can be known without decoding it. */
 static inline int dg_jpeg_ends(const uint8_t *data, size_t size)
@@ -39,8 +39,8 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
 
 /* Reads the header only: the number of components. */
-dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
-                             int *components, dg_error *error);
+dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
+                             dg_error *error);
 
 /* Encodes 8-bit grey or RGB (step 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
 dg_status dg_jpeg_encode(dg_heap *heap, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);

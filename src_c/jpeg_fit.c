@@ -116,7 +116,8 @@ static int colours_hold(dg_jpeg *jpeg, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16], i
     int ratio = luma->h_samp_factor * DCT_SIZE(luma) / (chroma->h_samp_factor * DCT_SIZE(chroma));
     int bands = (int)info->total_iMCU_rows, width = (int)luma->downsampled_width / ratio;
     if (dg_gamut_look(&jpeg->gamut, rows[0][0], ratio, rows[1][0], rows[2][0],
-                      width < (int)chroma->downsampled_width ? width : (int)chroma->downsampled_width) != DG_OK)
+                      width < (int)chroma->downsampled_width ? width : (int)chroma->downsampled_width)
+        != DG_OK)
         dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "%s", "no memory to look at colours");
     double margin = band + 1 == bands ? 1 : band + 1 == bands / 2 ? 1.2 : band + 1 == bands / 4 ? 1.5 : 0;
     return margin == 0 || dg_gamut_shift(&jpeg->gamut) < SHIFT_MOST * margin;
@@ -154,7 +155,8 @@ static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *ima
     uint8_t *row = dg_jpeg_reserve(jpeg, &jpeg->band, size);
     for (int c = 0; c < count; c++) {
         jpeg_component_info *component = &info->comp_info[c];
-        for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component); i++, row += component->width_in_blocks * DCT_SIZE(component))
+        for (int i = 0; i < component->v_samp_factor * DCT_SIZE(component);
+             i++, row += component->width_in_blocks * DCT_SIZE(component))
             rows[c][i] = row;
     }
     while (info->output_scanline < info->output_height) {

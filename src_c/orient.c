@@ -46,8 +46,7 @@ INLINE void rows_turn(const turn *turn, const size_t bytes)
 }
 
 /* `rows` rows of the picture from column `top` of the result on become its columns from `left` on. */
-INLINE void block_turn(const turn *turn, size_t left, size_t top, const size_t rows, const size_t across,
-                       const size_t bytes)
+INLINE void block_turn(const turn *turn, size_t left, size_t top, const size_t rows, const size_t across, const size_t bytes)
 {
     uint8_t packed[ROWS * (ACROSS * 4 + 64) + 4];
     const size_t width = smaller(rows, turn->width - left), height = smaller(across, turn->height - top);
@@ -82,9 +81,10 @@ INLINE void image_turn(const turn *turn, int transposed, const size_t bytes)
 dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_error *error)
 {
     /* EXIF's numbers, taken apart: mirrored left to right, top to bottom, and rows become columns. */
-    static const struct { uint8_t mirrored, upended, transposed; } PARTS[9] = {
-        [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0},
-        [5] = {0, 0, 1}, [6] = {0, 1, 1}, [7] = {1, 1, 1}, [8] = {1, 0, 1},
+    static const struct {
+        uint8_t mirrored, upended, transposed;
+    } PARTS[9] = {
+        [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {0, 1, 1}, [7] = {1, 1, 1}, [8] = {1, 0, 1},
     };
     if (orientation < 2 || orientation > 8)
         return DG_OK;
@@ -93,7 +93,8 @@ dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_er
     const int transposed = PARTS[orientation].transposed;
     dg_image turned;
     if (dg_image_alloc(heap, transposed ? image->height : image->width, transposed ? image->width : image->height,
-                       image->channels, image->step, image->depth, &turned) != DG_OK)
+                       image->channels, image->step, image->depth, &turned)
+        != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "no memory to turn %d x %d pixels", image->width, image->height);
     const ptrdiff_t right = mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;
     const ptrdiff_t below = upended ? -(ptrdiff_t)stride : (ptrdiff_t)stride;

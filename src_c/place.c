@@ -127,7 +127,8 @@ size_t dg_placement_size(const dg_placement *placement, int width, int height)
     return (size_t)width * height * placement->channels * value_size(placement->dtype);
 }
 
-static void put(const dg_place_functions *functions, const dg_placement *placement, int c, const uint8_t *in, uint8_t *out, size_t n)
+static void put(const dg_place_functions *functions, const dg_placement *placement, int c, const uint8_t *in, uint8_t *out,
+                size_t n)
 {
     const dg_place_scaling *scaling = &placement->scaling[c];
     switch (placement->dtype) {

@@ -115,8 +115,8 @@ static dg_status inflate_carefully(picture *picture, const uint8_t *stream, size
     }
     picture->have = picture->need - left;
     if (result == Z_DATA_ERROR)
-        dg_fail(picture->error, DG_CORRUPT, "png: %s after %zu of %zu bytes", z.msg ? z.msg : "bad deflate data",
-                picture->have, picture->need);
+        dg_fail(picture->error, DG_CORRUPT, "png: %s after %zu of %zu bytes", z.msg ? z.msg : "bad deflate data", picture->have,
+                picture->need);
     inflateEnd(&z);
     if (result == Z_MEM_ERROR)
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory to inflate with");
@@ -137,8 +137,7 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
     const size_t spare = header->interlaced ? zeros : dg_png_is_direct(header) ? 0 : band_rows * picture->row_size;
     if (scratch_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
         || (!dg_png_idat_is_one(header) && scratch_reserve(png->heap, &png->joined, size) != DG_OK))
-        return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width,
-                       header->height);
+        return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     picture->zeros = png->rows.data;
     picture->spare = picture->zeros + zeros;
     picture->filtered = picture->spare + spare;
@@ -169,8 +168,7 @@ static dg_status image_prepare(dg_png *png, const picture *picture, dg_image *im
     int channels = colours + header->transparency, depth = header->depth == 16 ? 16 : 8;
     int step = channels == 3 && depth == 8 && picture->options->rgbx ? 4 : channels;
     if (dg_image_alloc(png->heap, header->width, header->height, channels, step, depth, image) != DG_OK)
-        return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width,
-                       header->height);
+        return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     if (picture->have < picture->need) {
         memset(image->buffer.data, 0, image->buffer.size);
         if (step > channels)
@@ -257,8 +255,7 @@ static dg_status picture_decode(dg_png *png, picture *picture, const uint8_t *da
         return status;
     /* Not one row is no picture, even for a caller that takes what there is. */
     if (picture->have < picture->need && (!picture->options->accept_truncated || picture->have <= picture->row_size))
-        return dg_fail(picture->error, DG_TRUNCATED, "png: pixels end after %zu of %zu bytes", picture->have,
-                       picture->need);
+        return dg_fail(picture->error, DG_TRUNCATED, "png: pixels end after %zu of %zu bytes", picture->have, picture->need);
     status = image_prepare(png, picture, image);
     if (status == DG_OK)
         status = picture->header.interlaced ? passes_finish(picture, image) : rows_finish(picture, image);
@@ -267,8 +264,8 @@ static dg_status picture_decode(dg_png *png, picture *picture, const uint8_t *da
     return status;
 }
 
-dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options,
-                        dg_image *image, dg_error *error)
+dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                        dg_error *error)
 {
     picture picture;
     picture.options = options;

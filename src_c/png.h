@@ -19,7 +19,7 @@ void dg_png_free(dg_png *png);
  * A wrong Adler-32 behind the pixels is DG_CORRUPT. CRCs of IDAT say nothing more and are not looked at, nor is what
  * follows the last row; a palette index beyond PLTE is black. Of an animated PNG this is the default picture. Inflating is one step: `stop`
  * is looked at after it, and every few rows. */
-dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options,
-                        dg_image *image, dg_error *error);
+dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                        dg_error *error);
 
 #endif

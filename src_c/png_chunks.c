@@ -10,10 +10,7 @@ enum {
     CHUNK_MOST = 0x7fffffff,
 };
 
-static uint32_t big_endian(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
-}
+static uint32_t big_endian(const uint8_t *at) { return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]; }
 
 static int is_type(const uint8_t *chunk, const char *type) { return !memcmp(chunk + 4, type, 4); }
 
@@ -44,8 +41,7 @@ static int depth_is_legal(int colour, int depth)
 }
 
 /* The CRC comes last: a size beyond the limit is reported as such even if the header is damaged besides. */
-static dg_status ihdr_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header,
-                           dg_error *error)
+static dg_status ihdr_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header, dg_error *error)
 {
     static const uint8_t SAMPLES[7] = {1, 0, 3, 1, 2, 0, 4};
     const uint8_t *chunk = data + SIGNATURE, *ihdr = chunk + 8;
@@ -67,8 +63,7 @@ static dg_status ihdr_read(const uint8_t *data, size_t size, uint64_t max_pixels
     if (!depth_is_legal(header->colour, header->depth))
         return dg_fail(error, DG_CORRUPT, "png: illegal colour type %d with %d bits", header->colour, header->depth);
     if (ihdr[10] || ihdr[11] || ihdr[12] > 1)
-        return dg_fail(error, DG_CORRUPT, "png: unknown compression %d, filter %d or interlace %d", ihdr[10], ihdr[11],
-                       ihdr[12]);
+        return dg_fail(error, DG_CORRUPT, "png: unknown compression %d, filter %d or interlace %d", ihdr[10], ihdr[11], ihdr[12]);
     if ((uint64_t)header->width * header->height > max_pixels)
         return dg_fail(error, DG_TOO_LARGE, "png: %u x %u pixels, max_pixels is %llu", header->width, header->height,
                        (unsigned long long)max_pixels);
@@ -113,8 +108,7 @@ static dg_status trns_read(const uint8_t *chunk, uint32_t length, dg_png_header 
     return DG_OK;
 }
 
-dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header,
-                             dg_error *error)
+dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header, dg_error *error)
 {
     int idat_seen = 0, plte_seen = 0, trns_seen = 0;
     size_t at = SIGNATURE + AROUND + IHDR;
@@ -163,10 +157,7 @@ dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixe
     return DG_OK;
 }
 
-int dg_png_idat_is_one(const dg_png_header *header)
-{
-    return !header->idat || big_endian(header->idat) >= header->idat_size;
-}
+int dg_png_idat_is_one(const dg_png_header *header) { return !header->idat || big_endian(header->idat) >= header->idat_size; }
 
 const uint8_t *dg_png_idat_join(const dg_png_header *header, uint8_t *joined)
 {

@@ -21,8 +21,7 @@ typedef struct {
 } dg_png_header;
 
 /* Reads up to the last of the first run of IDATs. The bytes stay the caller's; `header` points into them. */
-dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header,
-                             dg_error *error);
+dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixels, dg_png_header *header, dg_error *error);
 
 /* The whole compressed stream: in place if one chunk holds it, else copied to `joined`, which has room for idat_size
  * bytes. */

@@ -4,8 +4,7 @@
 
 int dg_png_is_direct(const dg_png_header *header)
 {
-    return header->depth == 8 && header->colour != DG_PNG_PALETTE
-           && !(header->colour == DG_PNG_GREY && header->transparency);
+    return header->depth == 8 && header->colour != DG_PNG_PALETTE && !(header->colour == DG_PNG_GREY && header->transparency);
 }
 
 /* Sample i of a row of 1, 2, 4 or 8 bits per sample; the leftmost is in the highest bits. */
@@ -113,7 +112,9 @@ void dg_png_key_out(const dg_png_header *header, uint8_t *pixels, size_t count)
 
 dg_png_pass dg_png_pass_of(const dg_png_header *header, int number)
 {
-    static const struct { uint8_t x, y, x_step, y_step; } PASSES[7] = {
+    static const struct {
+        uint8_t x, y, x_step, y_step;
+    } PASSES[7] = {
         {0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2},
     };
     dg_png_pass pass = {PASSES[number].x, PASSES[number].y, PASSES[number].x_step, PASSES[number].y_step, 0, 0};

@@ -16,7 +16,9 @@ void dg_png_expand(const dg_png_header *header, const dg_image *image, const uin
 void dg_png_key_out(const dg_png_header *header, uint8_t *pixels, size_t count);
 
 /* One of the seven passes of an interlaced picture. */
-typedef struct { size_t x, y, x_step, y_step, width, height; } dg_png_pass;
+typedef struct {
+    size_t x, y, x_step, y_step, width, height;
+} dg_png_pass;
 
 /* Pass 0..6; its width and height are 0 if it has no pixels. */
 dg_png_pass dg_png_pass_of(const dg_png_header *header, int number);

@@ -32,8 +32,8 @@ INLINE unsigned predict(const int filter, int left, int up, int corner)
 
 /* Pixels first..end of one row. Everything const is known at compile time: the loop over bytes unrolls. (The arrays are
  * of int so that they stay in registers.) */
-INLINE void row_part(const int filter, const int bytes, const int step, const uint8_t *raw, const uint8_t *above,
-                     uint8_t *out, size_t first, size_t end)
+INLINE void row_part(const int filter, const int bytes, const int step, const uint8_t *raw, const uint8_t *above, uint8_t *out,
+                     size_t first, size_t end)
 {
     int left[8] = {0}, corner[8] = {0};
     for (int j = 0; first && j < bytes; j++) {
@@ -91,8 +91,7 @@ INLINE void row_of(int filter, const int bytes, const int step, const uint8_t *r
     }
 }
 
-static void row(int filter, int bytes, int step, const uint8_t *raw, const uint8_t *above, uint8_t *out, size_t first,
-                size_t end)
+static void row(int filter, int bytes, int step, const uint8_t *raw, const uint8_t *above, uint8_t *out, size_t first, size_t end)
 {
     switch (bytes + 8 * (step > bytes)) {
     case 1: row_of(filter, 1, 1, raw, above, out, first, end); break;
@@ -117,7 +116,9 @@ static void row(int filter, int bytes, int step, const uint8_t *raw, const uint8
  *     corner + (over, if 2 under <= over) - (under, if 2 over <= under)
  * and with corner 0 it is high, which is just left for Sub, up for Up, 0 for None. Average alone is added apart. Where
  * all four rows are Paeth's, as in most photographs, a third of this falls away. */
-typedef struct { uint32_t left[4], up[4], corner[4], average[4]; } masks;
+typedef struct {
+    uint32_t left[4], up[4], corner[4], average[4];
+} masks;
 
 static void masks_set(masks *use, int lane, int filter)
 {
@@ -145,8 +146,7 @@ static const uint8_t PACK[5][16] = {
 /* In the first steps the upper lanes have not come to their row's first pixel. */
 static const uint32_t STARTED[3][4] = {{~0u, 0, 0, 0}, {~0u, ~0u, 0, 0}, {~0u, ~0u, ~0u, 0}};
 
-DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int all_paeth, const int bytes,
-                               const int step)
+DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int all_paeth, const int bytes, const int step)
 {
     const uint8_t *raw[4], *above = band->above;
     uint8_t *out[4];
@@ -172,22 +172,22 @@ DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int
         if (x == 0)
             for (int j = 0; j < 3; j++)
                 pixel[j] = lanes_and(pixel[j], lanes_load(STARTED[j]));
-#define STEP(j)                                                                                                      \
-    do {                                                                                                             \
-        lanes next = lanes_shift_in(done, from_above, j);                                                            \
-        lanes left = all_paeth ? done : lanes_and(done, use_left);                                                   \
-        lanes up = all_paeth ? next : lanes_and(next, use_up);                                                       \
-        lanes over = lanes_subtract_clamped(lanes_larger(left, up), corner);                                         \
-        lanes under = lanes_subtract_clamped(corner, lanes_smaller(left, up));                                       \
-        /* `average`, all ones, is what the difference never is with corner 0: over is then left out */              \
-        lanes take_over = lanes_equal(lanes_subtract_clamped(lanes_add_clamped(under, under), over), average);       \
-        lanes take_under = lanes_equal(lanes_subtract_clamped(lanes_add_clamped(over, over), under), zero);          \
-        lanes base = lanes_add(pixel[j], corner);                                                                    \
-        if (!all_paeth)                                                                                              \
-            base = lanes_add(base, lanes_and(lanes_average(left, up), average));                                     \
-        done = lanes_add(base, lanes_subtract(lanes_and(over, take_over), lanes_and(under, take_under)));            \
-        corner = all_paeth ? next : lanes_and(next, use_corner);                                                     \
-        pixel[j] = done;                                                                                             \
+#define STEP(j)                                                                                                \
+    do {                                                                                                       \
+        lanes next = lanes_shift_in(done, from_above, j);                                                      \
+        lanes left = all_paeth ? done : lanes_and(done, use_left);                                             \
+        lanes up = all_paeth ? next : lanes_and(next, use_up);                                                 \
+        lanes over = lanes_subtract_clamped(lanes_larger(left, up), corner);                                   \
+        lanes under = lanes_subtract_clamped(corner, lanes_smaller(left, up));                                 \
+        /* `average`, all ones, is what the difference never is with corner 0: over is then left out */        \
+        lanes take_over = lanes_equal(lanes_subtract_clamped(lanes_add_clamped(under, under), over), average); \
+        lanes take_under = lanes_equal(lanes_subtract_clamped(lanes_add_clamped(over, over), under), zero);    \
+        lanes base = lanes_add(pixel[j], corner);                                                              \
+        if (!all_paeth)                                                                                        \
+            base = lanes_add(base, lanes_and(lanes_average(left, up), average));                               \
+        done = lanes_add(base, lanes_subtract(lanes_and(over, take_over), lanes_and(under, take_under)));      \
+        corner = all_paeth ? next : lanes_and(next, use_corner);                                               \
+        pixel[j] = done;                                                                                       \
     } while (0)
         STEP(0);
         STEP(1);
@@ -203,8 +203,8 @@ DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int
         row(raw[k][-1], bytes, step, raw[k], k ? out[k - 1] : above, out[k], x ? x - k : 0, band->pixels);
 }
 
-#define FOUR_ROWS_OF(name, bytes, step)                                                                              \
-    DG_LANES static void name(const dg_png_band *band, int row) { four_rows(band, row, 0, bytes, step); }            \
+#define FOUR_ROWS_OF(name, bytes, step)                                                                   \
+    DG_LANES static void name(const dg_png_band *band, int row) { four_rows(band, row, 0, bytes, step); } \
     DG_LANES static void name##_paeth(const dg_png_band *band, int row) { four_rows(band, row, 1, bytes, step); }
 FOUR_ROWS_OF(grey, 1, 1)
 FOUR_ROWS_OF(grey_alpha, 2, 2)

@@ -9,7 +9,10 @@
 #include "color.h"
 
 enum {
-    NONE, SUB, UP, FILTERS,
+    NONE,
+    SUB,
+    UP,
+    FILTERS,
     LEVEL = 1,            /* libdeflate's; level 2 takes half as long again for two per cent */
     KEPT_MOST = 16 << 20, /* a larger scratch buffer goes back to the heap after its picture */
     AROUND = 12,          /* bytes a chunk has around its content: length and type before, CRC after */
@@ -104,8 +107,7 @@ static void subtract(const uint8_t *a, const uint8_t *b, size_t size, uint8_t *o
 }
 
 /* Each of the filters subtracts a row from the row: zeros, the row itself one pixel earlier, or the row above. */
-static void row_filter(const uint8_t *row, const uint8_t *above, const uint8_t *zeros, size_t size, size_t pixel,
-                       uint8_t *out)
+static void row_filter(const uint8_t *row, const uint8_t *above, const uint8_t *zeros, size_t size, size_t pixel, uint8_t *out)
 {
     const uint64_t costs[FILTERS] = {
         [NONE] = distance(row, zeros, size),

@@ -193,8 +193,8 @@ static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role 
     return status;
 }
 
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                            dg_crop *crop, dg_picture *picture, dg_error *error)
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_crop *crop,
+                            dg_picture *picture, dg_error *error)
 {
     const dg_image *image = &picture->image;
     if (!options->orient || orientation < 1 || orientation > 8)
@@ -217,7 +217,8 @@ static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, c
     if (components != 3 && (components != 1 || options->rgb8))
         return 0;
     if (!dg_jpeg_ends(data, size)) {
-        if (dg_codec_decode(worker->codec, data, size, DG_FORMAT_JPEG, &options->decode, &image, &picture->damaged, error) != DG_OK)
+        if (dg_codec_decode(worker->codec, data, size, DG_FORMAT_JPEG, &options->decode, &image, &picture->damaged, error)
+            != DG_OK)
             return 0;
         dg_image_free(&image);
     }

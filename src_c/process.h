@@ -46,7 +46,7 @@ dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_rol
                      dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error);
 
 /* The way from "orient" on, for pixels that another decoder made: picture->image, consumed. `orientation` is EXIF's, 1 to 8. */
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                            dg_crop *crop, dg_picture *picture, dg_error *error);
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_crop *crop,
+                            dg_picture *picture, dg_error *error);
 
 #endif

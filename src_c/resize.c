@@ -75,24 +75,24 @@ int dg_resizer_use(dg_resizer *resizer, dg_simd simd)
 
 static dg_status check(const dg_resize_plan *plan, dg_error *error)
 {
-    if (plan->src_width <= 0 || plan->src_height <= 0 || plan->dst_width <= 0 || plan->dst_height <= 0 ||
-        plan->channels < 1 || plan->channels > 4 || (plan->depth != 8 && plan->depth != 16))
+    if (plan->src_width <= 0 || plan->src_height <= 0 || plan->dst_width <= 0 || plan->dst_height <= 0 || plan->channels < 1
+        || plan->channels > 4 || (plan->depth != 8 && plan->depth != 16))
         return dg_fail(error, DG_UNSUPPORTED, "resize of %dx%d to %dx%d, %d channels of %d bits", plan->src_width,
                        plan->src_height, plan->dst_width, plan->dst_height, plan->channels, plan->depth);
     int wider = plan->channels == 3 ? 4 : plan->channels;
-    if ((plan->src_step != plan->channels && plan->src_step != wider) ||
-        (plan->dst_step != plan->channels && plan->dst_step != wider))
-        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with steps %d and %d", plan->channels,
-                       plan->src_step, plan->dst_step);
-    if (plan->src_width > SIDE_MOST || plan->src_height > SIDE_MOST || plan->dst_width > SIDE_MOST ||
-        plan->dst_height > SIDE_MOST)
-        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height,
-                       plan->dst_width, plan->dst_height);
+    if ((plan->src_step != plan->channels && plan->src_step != wider)
+        || (plan->dst_step != plan->channels && plan->dst_step != wider))
+        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with steps %d and %d", plan->channels, plan->src_step,
+                       plan->dst_step);
+    if (plan->src_width > SIDE_MOST || plan->src_height > SIDE_MOST || plan->dst_width > SIDE_MOST
+        || plan->dst_height > SIDE_MOST)
+        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
+                       plan->dst_height);
     const dg_box *box = &plan->box;
     float x0 = (float)box->x0, y0 = (float)box->y0, x1 = (float)box->x1, y1 = (float)box->y1;
     if (!(x0 >= 0 && x1 >= x0 && x1 <= (float)plan->src_width && y0 >= 0 && y1 >= y0 && y1 <= (float)plan->src_height))
-        return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1,
-                       box->y1, plan->src_width, plan->src_height);
+        return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1, box->y1,
+                       plan->src_width, plan->src_height);
     return DG_OK;
 }
 
@@ -113,10 +113,7 @@ static int vertical_pass_first(const dg_resizer *resizer)
 }
 
 /* An odd number of cache lines: rows a power of two apart would all want the same places of the cache. */
-static size_t spread(size_t bytes)
-{
-    return (dg_round_up(bytes, 64) / 64 | 1) * 64;
-}
+static size_t spread(size_t bytes) { return (dg_round_up(bytes, 64) / 64 | 1) * 64; }
 
 static int lay_out(dg_resizer *resizer)
 {
@@ -147,8 +144,7 @@ static int lay_out(dg_resizer *resizer)
     return 1;
 }
 
-dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride,
-                           dg_error *error)
+dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride, dg_error *error)
 {
     resizer->plan = *plan;
     plan = &resizer->plan;
@@ -157,16 +153,15 @@ dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint
         return status;
     const dg_box *box = &plan->box;
     dg_weights weights = plan->depth == 16 ? DG_WEIGHTS_FLOAT : DG_WEIGHTS_EXACT;
-    if (plan->depth == 8 && plan->mode == DG_RESIZE_FAST &&
-        dg_axis_taps(box->x0, box->x1, plan->dst_width) <= DG_FAST_TAPS &&
-        dg_axis_taps(box->y0, box->y1, plan->dst_height) <= DG_FAST_TAPS)
+    if (plan->depth == 8 && plan->mode == DG_RESIZE_FAST && dg_axis_taps(box->x0, box->x1, plan->dst_width) <= DG_FAST_TAPS
+        && dg_axis_taps(box->y0, box->y1, plan->dst_height) <= DG_FAST_TAPS)
         weights = DG_WEIGHTS_FAST;
     status = dg_axis_set(&resizer->x, plan->src_width, box->x0, box->x1, plan->dst_width, weights);
     if (status == DG_OK)
         status = dg_axis_set(&resizer->y, plan->src_height, box->y0, box->y1, plan->dst_height, weights);
     if (status == DG_OK) {
-        int whole = plan->src_width == plan->dst_width && plan->src_height == plan->dst_height && box->x0 == 0 &&
-                    box->y0 == 0 && box->x1 == plan->src_width && box->y1 == plan->src_height;
+        int whole = plan->src_width == plan->dst_width && plan->src_height == plan->dst_height && box->x0 == 0 && box->y0 == 0
+                    && box->x1 == plan->src_width && box->y1 == plan->src_height;
         resizer->alpha = plan->channels % 2 == 0 && !whole; /* as in Pillow, a mere copy is untouched */
         resizer->loaded = resizer->x.count * plan->channels;
         resizer->stored = plan->dst_width * plan->channels;
@@ -175,8 +170,8 @@ dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint
             status = DG_NO_MEMORY;
     }
     if (status != DG_OK)
-        return dg_fail(error, status, "no memory to resize %dx%d to %dx%d", plan->src_width, plan->src_height,
-                       plan->dst_width, plan->dst_height);
+        return dg_fail(error, status, "no memory to resize %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
+                       plan->dst_height);
     resizer->dst = dst;
     resizer->dst_stride = dst_stride;
     resizer->flip = weights == DG_WEIGHTS_FAST ? 128 : 0;
@@ -236,8 +231,7 @@ static uint8_t *extend_window(dg_resizer *resizer, int rows)
         int gone = resizer->y.spans[resizer->made].first - resizer->window_first;
         resizer->window_first += gone;
         resizer->window_rows -= gone;
-        memmove(resizer->window, resizer->window + gone * resizer->window_stride,
-                resizer->window_rows * resizer->window_stride);
+        memmove(resizer->window, resizer->window + gone * resizer->window_stride, resizer->window_rows * resizer->window_stride);
     }
     return resizer->window + resizer->window_rows * resizer->window_stride;
 }
@@ -247,8 +241,8 @@ static void horizontal_pass(dg_resizer *resizer)
 {
     const dg_resize_functions *functions = resizer->functions;
     functions->rows_to_columns(resizer->columns_in, resizer->band, resizer->band_stride, resizer->loaded);
-    (resizer->flip ? functions->columns_fast : functions->columns_exact)(resizer->columns_out, resizer->columns_in,
-                                                                         &resizer->x, resizer->plan.channels);
+    (resizer->flip ? functions->columns_fast : functions->columns_exact)(resizer->columns_out, resizer->columns_in, &resizer->x,
+                                                                         resizer->plan.channels);
     if (resizer->vertical_first || resizer->y.same) {
         functions->columns_to_rows(resizer->finished, resizer->finished_stride, resizer->columns_out, resizer->stored);
         for (int i = 0; i < resizer->band_rows; i++)
@@ -273,15 +267,14 @@ static void vertical_pass(dg_resizer *resizer)
         const dg_pair *pairs = y->pairs + resizer->made * y->stride;
         if (resizer->plan.depth == 16) {
             uint16_t *out = (uint16_t *)(resizer->dst + resizer->done++ * resizer->dst_stride);
-            dg_wide_vertical(out, (const float *)rows, resizer->window_stride / sizeof(float), y, resizer->made,
-                             &resizer->plan, resizer->alpha, (float *)resizer->finished);
+            dg_wide_vertical(out, (const float *)rows, resizer->window_stride / sizeof(float), y, resizer->made, &resizer->plan,
+                             resizer->alpha, (float *)resizer->finished);
             continue;
         }
         int to_band = resizer->vertical_first && !resizer->x.same;
         uint8_t *out = to_band ? resizer->band + resizer->band_rows * resizer->band_stride : resizer->finished;
         (resizer->flip ? resizer->functions->rows_fast : resizer->functions->rows_exact)(
-            out, rows, resizer->window_stride, pairs, span->taps,
-            resizer->vertical_first ? resizer->loaded : resizer->stored);
+            out, rows, resizer->window_stride, pairs, span->taps, resizer->vertical_first ? resizer->loaded : resizer->stored);
         if (!to_band)
             store_row(resizer, out);
         else if (++resizer->band_rows == DG_BAND || resizer->made + 1 == y->target)
@@ -296,8 +289,8 @@ int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row)
         return resizer->done;
     resizer->next++;
     if (resizer->plan.depth == 16) {
-        dg_wide_horizontal((float *)extend_window(resizer, 1), (const uint16_t *)row, &resizer->x, &resizer->plan,
-                           resizer->alpha, (float *)resizer->band);
+        dg_wide_horizontal((float *)extend_window(resizer, 1), (const uint16_t *)row, &resizer->x, &resizer->plan, resizer->alpha,
+                           (float *)resizer->band);
         resizer->window_rows++;
     } else if (resizer->vertical_first) {
         load_row(resizer, extend_window(resizer, 1), row);
@@ -315,8 +308,8 @@ int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row)
     return resizer->done;
 }
 
-dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride,
-                    uint8_t *dst, size_t dst_stride, dg_error *error)
+dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride, uint8_t *dst,
+                    size_t dst_stride, dg_error *error)
 {
     dg_status status = dg_resizer_begin(resizer, plan, dst, dst_stride, error);
     if (status != DG_OK)

@@ -45,8 +45,7 @@ void dg_resizer_free(dg_resizer *resizer);
 
 /* Makes ready for one picture. Rows of the destination will be written at `dst`, `dst_stride` bytes apart; they must
  * not overlap the source. DG_UNSUPPORTED: the plan makes no sense; DG_NO_MEMORY. A picture begun may be abandoned. */
-dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride,
-                           dg_error *error);
+dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride, dg_error *error);
 /* What dg_resizer_begin found to be needed of the source: rows *y to *y + *rows - 1 and, of each, columns *x to
  * *x + *columns - 1. Nothing else is read. */
 void dg_resizer_source(const dg_resizer *resizer, int *x, int *columns, int *y, int *rows);
@@ -55,8 +54,8 @@ void dg_resizer_source(const dg_resizer *resizer, int *x, int *columns, int *y, 
 int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row);
 
 /* The whole of it for a picture in memory. */
-dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride,
-                    uint8_t *dst, size_t dst_stride, dg_error *error);
+dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride, uint8_t *dst,
+                    size_t dst_stride, dg_error *error);
 
 /* For tests: uses the functions of `simd` from now on; 0 if this machine or build has none. */
 int dg_resizer_use(dg_resizer *resizer, dg_simd simd);

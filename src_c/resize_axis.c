@@ -24,10 +24,7 @@ static double sinc(double x)
     return sin(x) / x;
 }
 
-static double lanczos(double x)
-{
-    return -LOBES <= x && x < LOBES ? sinc(x) * sinc(x / LOBES) : 0.0;
-}
+static double lanczos(double x) { return -LOBES <= x && x < LOBES ? sinc(x) * sinc(x / LOBES) : 0.0; }
 
 static void fill_table(void)
 {
@@ -52,10 +49,7 @@ static double widened(double start, double end, int target)
     return scale < 1.0 ? 1.0 : scale;
 }
 
-int dg_axis_taps(double start, double end, int target)
-{
-    return (int)ceil(LOBES * widened(start, end, target)) * 2 + 1;
-}
+int dg_axis_taps(double start, double end, int target) { return (int)ceil(LOBES * widened(start, end, target)) * 2 + 1; }
 
 int dg_make_room(void **memory, size_t *room, size_t size)
 {
@@ -162,8 +156,8 @@ static void fill(dg_axis *axis, double *weights)
 
 dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int target, dg_weights weights)
 {
-    if (axis->source == source && axis->target == target && axis->start == (float)start && axis->end == (float)end &&
-        axis->weights == weights)
+    if (axis->source == source && axis->target == target && axis->start == (float)start && axis->end == (float)end
+        && axis->weights == weights)
         return DG_OK;
     axis->source = 0; /* not valid until all is done */
     axis->start = (float)start;
@@ -175,8 +169,8 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
         taps = source;
     axis->stride = ((size_t)taps + 1) / 2;
     double *scratch = malloc(((size_t)taps + 1) * sizeof *scratch);
-    if (!scratch || !dg_make_room((void **)&axis->spans, &axis->spans_room, target * sizeof(dg_span)) ||
-        !dg_make_room((void **)&axis->pairs, &axis->pairs_room, target * axis->stride * sizeof(dg_pair))) {
+    if (!scratch || !dg_make_room((void **)&axis->spans, &axis->spans_room, target * sizeof(dg_span))
+        || !dg_make_room((void **)&axis->pairs, &axis->pairs_room, target * axis->stride * sizeof(dg_pair))) {
         free(scratch);
         return DG_NO_MEMORY;
     }

@@ -6,10 +6,7 @@
 
 enum { BLOCK = DG_BAND };
 
-static inline uint8_t clamp(int value)
-{
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
+static inline uint8_t clamp(int value) { return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value); }
 
 static inline int exact_weight(const dg_pair *pairs, int tap)
 {
@@ -117,6 +114,5 @@ static void unpremultiply(uint8_t *row, size_t n, int channels)
     }
 }
 
-const dg_resize_functions dg_resize_generic = {rows_exact,      rows_fast,       columns_exact, columns_fast,
-                                               rows_to_columns, columns_to_rows, copy,          premultiply,
-                                               unpremultiply};
+const dg_resize_functions dg_resize_generic = {rows_exact,      rows_fast, columns_exact, columns_fast, rows_to_columns,
+                                               columns_to_rows, copy,      premultiply,   unpremultiply};

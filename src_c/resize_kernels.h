@@ -85,17 +85,13 @@ extern const dg_resize_functions dg_resize_neon;
 /* Memory of at least `size` bytes, aligned to 64, the old content lost if it had to grow; 0 if there is none. */
 int dg_make_room(void **memory, size_t *room, size_t size);
 
-static inline size_t dg_round_up(size_t n, size_t grain)
-{
-    return (n + grain - 1) / grain * grain;
-}
+static inline size_t dg_round_up(size_t n, size_t grain) { return (n + grain - 1) / grain * grain; }
 
 /* 16-bit samples (resize_wide.c): one source row to a row of target width in floats, premultiplied if there is `alpha`;
  * and such rows to the destination row of that index. Scratch is as long as the row that comes in, and that goes
  * out. */
-void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha,
-                        float *scratch);
-void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index,
-                      const dg_resize_plan *plan, int alpha, float *scratch);
+void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha, float *scratch);
+void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index, const dg_resize_plan *plan,
+                      int alpha, float *scratch);
 
 #endif

@@ -2,13 +2,9 @@
  * rare. */
 #include "resize_kernels.h"
 
-static inline float weight_of(const dg_pair *pairs, int tap)
-{
-    return pairs[tap / 2].wide[tap & 1];
-}
+static inline float weight_of(const dg_pair *pairs, int tap) { return pairs[tap / 2].wide[tap & 1]; }
 
-void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha,
-                        float *scratch)
+void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha, float *scratch)
 {
     int channels = plan->channels;
     row += (size_t)x->first * plan->src_step;
@@ -30,13 +26,10 @@ void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const
     }
 }
 
-static uint16_t clip(float value)
-{
-    return (uint16_t)(value <= 0 ? 0 : value >= 65535 ? 65535 : value + 0.5f);
-}
+static uint16_t clip(float value) { return (uint16_t)(value <= 0 ? 0 : value >= 65535 ? 65535 : value + 0.5f); }
 
-void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index,
-                      const dg_resize_plan *plan, int alpha, float *scratch)
+void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_axis *y, int index, const dg_resize_plan *plan,
+                      int alpha, float *scratch)
 {
     int channels = plan->channels;
     size_t n = (size_t)plan->dst_width * channels;

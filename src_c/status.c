@@ -22,10 +22,7 @@ static const char *const NAMES[DG_STATUS_COUNT] = {
     [DG_RECORD] = "record",
 };
 
-const char *dg_status_name(dg_status status)
-{
-    return (unsigned)status < DG_STATUS_COUNT ? NAMES[status] : "unknown";
-}
+const char *dg_status_name(dg_status status) { return (unsigned)status < DG_STATUS_COUNT ? NAMES[status] : "unknown"; }
 
 dg_status dg_status_find(const char *name)
 {

@@ -22,8 +22,8 @@ static dg_status header_read(const uint8_t *data, size_t size, uint64_t max_pixe
     if (features->has_animation)
         return dg_fail(error, DG_UNSUPPORTED, "animated webp");
     if ((uint64_t)features->width * (uint64_t)features->height > max_pixels)
-        return dg_fail(error, DG_TOO_LARGE, "webp: %d x %d pixels, max_pixels is %llu", features->width,
-                       features->height, (unsigned long long)max_pixels);
+        return dg_fail(error, DG_TOO_LARGE, "webp: %d x %d pixels, max_pixels is %llu", features->width, features->height,
+                       (unsigned long long)max_pixels);
     return DG_OK;
 }
 
@@ -37,9 +37,8 @@ static void rest_clear(dg_image *image, int rows)
             image->buffer.data[i] = 255;
 }
 
-static dg_status rows_decode(WebPIDecoder *decoder, const uint8_t *data, size_t size,
-                             const WebPBitstreamFeatures *features, const dg_decode_options *options, dg_image *image,
-                             dg_error *error)
+static dg_status rows_decode(WebPIDecoder *decoder, const uint8_t *data, size_t size, const WebPBitstreamFeatures *features,
+                             const dg_decode_options *options, dg_image *image, dg_error *error)
 {
     VP8StatusCode code = VP8_STATUS_SUSPENDED;
     for (size_t shown = 0; code == VP8_STATUS_SUSPENDED && shown < size;) {
@@ -65,8 +64,8 @@ static dg_status rows_decode(WebPIDecoder *decoder, const uint8_t *data, size_t 
     }
 }
 
-dg_status dg_webp_decode(dg_heap *heap, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, dg_error *error)
+dg_status dg_webp_decode(dg_heap *heap, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                         dg_error *error)
 {
     WebPBitstreamFeatures features;
     WebPDecBuffer output;

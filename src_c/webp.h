@@ -9,7 +9,7 @@
  * An animation is DG_UNSUPPORTED with the text "animated webp". A file that ends before its last row is DG_TRUNCATED
  * (or, with options->accept_truncated and at least one row, delivered with the missing rows zero); what lies behind the
  * pixels may be missing. `stop` is looked at every 256 kB of the file. */
-dg_status dg_webp_decode(dg_heap *heap, const uint8_t *data, size_t size, const dg_decode_options *options,
-                         dg_image *image, dg_error *error);
+dg_status dg_webp_decode(dg_heap *heap, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
+                         dg_error *error);
 
 #endif

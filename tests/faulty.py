@@ -89,7 +89,7 @@ class Faulty:
         return [asked[1] for asked in self.requests if asked[0] == path]
 
     def headers(self, number=-1):
-        return [line for line in self.requests[number][2][1:]]
+        return list(self.requests[number][2][1:])
 
     def stop(self):
         with contextlib.suppress(OSError):

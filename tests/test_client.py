@@ -181,9 +181,10 @@ def test_stop_while_big_pictures_are_decoded(tmp_path):
 def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
     from datago.sources.files import FileSource
 
-    gate = threading.Event()
+    gate, inside = threading.Event(), threading.Event()
 
     def stalled(self):
+        inside.set()
         gate.wait(20)
         yield []
 
@@ -192,7 +193,7 @@ def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
     client, got = DatagoClient(config(tmp_path)), []
     reader = threading.Thread(target=lambda: got.append(client.get_sample()))
     reader.start()
-    time.sleep(0.2)
+    assert inside.wait(20)
     client.stop()
     reader.join(5)
     assert got == [None]

@@ -3,9 +3,8 @@ import warnings
 
 import pytest
 
-from datago import DatagoClient
+from datago import DatagoClient, environment
 from datago import config as configuration
-from datago import environment
 
 GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
 

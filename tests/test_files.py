@@ -1,10 +1,13 @@
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 from conftest import config, jpeg, opened, read
 
 from datago import DatagoClient, SourceError
+from datago._folder import Folder
 
 J = jpeg(16, 8)
 
@@ -213,3 +216,13 @@ def test_a_path_costs_little_more_than_its_bytes(tmp_path):
     tracemalloc.stop()
     length = len(os.fsencode(tmp_path)) + 1 + len(names[0])
     assert kept / 5000 < length + 40
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_an_error_while_a_folder_is_read_is_no_end_of_it():
+    process = subprocess.Popen(["sleep", "60"])
+    folder = Folder(f"/proc/{process.pid}/net".encode())
+    process.kill()
+    process.wait()
+    with pytest.raises(OSError, match="Invalid argument"):  # EINVAL, as from every network of a process that is gone
+        folder.read()

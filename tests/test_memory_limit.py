@@ -98,7 +98,7 @@ def test_what_never_fits_is_a_failure(tmp_path, data, most):
 
 
 def test_a_jpeg_that_is_resampled_while_it_is_decoded_costs_little(tmp_path):
-    (tmp_path / "x.jpg").write_bytes(jpeg(3000, 2000))
+    (tmp_path / "x.jpg").write_bytes(saved(numpy.full((2000, 3000, 3), 90, numpy.uint8), "JPEG"))
     crop = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
     assert len(read(config(tmp_path, memory_limit=6 * MB, image_config=crop))[0]) == 1
     with pytest.raises(SampleError, match="too_large: it takes some .* memory_limit is 6291456"):
@@ -118,8 +118,9 @@ def test_all_parts_of_a_sample_count(tmp_path):
 def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
     """Some that need nearly all of it, many that need little, more threads than it has room for: nobody waits for ever."""
     monkeypatch.setenv("DATAGO_MAX_TASKS", "16")
+    pictures = [saved(photo(300, 200), "GIF"), *(jpeg(40 + 60 * i, 60, seed=i) for i in range(10))]
     for i in range(120):
-        (tmp_path / f"{i:03d}.jpg").write_bytes(saved(photo(300, 200, seed=i), "GIF") if i % 17 == 5 else jpeg(40 + 7 * (i % 90), 60, seed=i))
+        (tmp_path / f"{i:03d}.jpg").write_bytes(pictures[i % 11])
     samples, stats = read(config(tmp_path, memory_limit=MB, ordered=ordered, samples_buffer_size=4))
     assert len(samples) == 120 and stats["memory"]["peak"] <= (2.5 if ordered else 1.5) * MB
 

@@ -1,5 +1,6 @@
 """The order of shards and their samples, and how ranks share them."""
 
+import itertools
 import json
 import random
 import threading
@@ -10,13 +11,13 @@ import network
 import numpy
 import pytest
 from conftest import jpeg, opened
-from datago._progress import Progress
 from test_sample import saved
 from test_shards import tar
 from test_webdataset import config
 
 from datago import DatagoClient, SourceError, plan, resume
 from datago import config as configuration
+from datago._progress import Progress
 from datago.sources import open_source
 
 PIXEL = saved(numpy.full((8, 8, 3), 99, numpy.uint8))
@@ -119,7 +120,7 @@ def test_a_shuffle_buffer_with_a_seed(tmp_path):
     assert first == again != other and sorted(first) == sorted(flat(lists))
     # mixed by more than the shards are: neighbours in a shard are far apart
     places = {name: place for place, name in enumerate(first)}
-    steps = [places[b] - places[a] for part in lists for a, b in zip(part, part[1:], strict=False)]
+    steps = [places[b] - places[a] for part in lists for a, b in itertools.pairwise(part)]
     assert min(steps) < 0 and numpy.std(steps) > 5
     part, state = ids(top, most=50)
     rest, _ = ids(top, json.loads(json.dumps(state)))

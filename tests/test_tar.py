@@ -301,7 +301,7 @@ def test_truncation_is_never_silent():  # T16, T17
     for length in range(len(archive)):
         members, text = broken(archive[:length])
         assert members == whole[:sum(end <= length for end in ends)]
-        assert text.startswith(("truncated at byte %d:" % length, "not a tar: it is"))
+        assert text.startswith((f"truncated at byte {length}:", "not a tar: it is"))
 
 
 def test_truncation_says_where():

@@ -59,4 +59,5 @@ class Url(NamedTuple):
     def __str__(self):
         return f"{self.scheme}://{self.place}{redact(self.target)}"
 
-    __repr__ = __str__
+    def __repr__(self):
+        return str(self)

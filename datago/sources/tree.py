@@ -33,7 +33,7 @@ class Tree:
             self.base = root if root.endswith(b"/") else root + b"/"  # what stands before the paths of `walk`
             self._only = None
         else:
-            folder, name = os.path.split(root)
+            name = os.path.basename(root)
             self.base, self._only = root[: len(root) - len(name)], name
 
     def walk(self):

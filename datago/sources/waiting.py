@@ -78,11 +78,11 @@ def apart(call, stop, timeout, what):
     while True:
         check(stop)
         try:
-            value, error = results.get(timeout=SLICE)
+            value, raised = results.get(timeout=SLICE)
         except queue.Empty:
             if time.monotonic() >= end:
                 raise Fault(f"{what} took longer than {timeout:g} s") from None
             continue
-        if error:
-            raise error
+        if raised:
+            raise raised
         return value

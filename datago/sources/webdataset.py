@@ -19,7 +19,6 @@ from datago.sources.part import Part
 from datago.sources.remote import open_stream
 from datago.sources.shard_index import sample_counts
 from datago.sources.shards import ShardReader
-from datago.threads import start_threads
 
 log = logging.getLogger("datago.webdataset")
 
@@ -103,7 +102,9 @@ class WebDatasetSource:
         most = config.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
         count, first = min(most, len(self._part.shards)), None
         if config.ordered or not config.drawn:
-            lanes = [deque(ordinal for ordinal in waiting if (ordinal - begin) % count == lane) for lane in range(count)]
+            lanes = [deque() for _ in range(count)]
+            for ordinal in waiting:
+                lanes[(ordinal - begin) % count].append(ordinal)
             first = (last + 1) % count if last >= 0 else 0
         else:
             lanes = [deque(waiting)] * min(count, len(waiting))

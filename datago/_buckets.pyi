@@ -1,0 +1,3 @@
+def aspect_buckets(
+    default_image_size: int, downsampling_ratio: int, min_aspect_ratio: float, max_aspect_ratio: float
+) -> list[tuple[int, int]]: ...
