@@ -31,7 +31,8 @@ if [ -n "${DATAGO_DEPS_SRC:-}" ] && [ -f "$DATAGO_DEPS_SRC/SOURCES" ]; then
     SOURCES=$(cat "$DATAGO_DEPS_SRC/SOURCES")
 fi
 jobs=$(getconf _NPROCESSORS_ONLN)
-export CFLAGS="-O2 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections ${CFLAGS:-}"
+# Small where speed is not C's matter (OpenSSL has assembler, curl waits); those that CMake builds have -O3 behind this.
+export CFLAGS="-Os -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections ${CFLAGS:-}"
 export PKG_CONFIG_LIBDIR="$prefix/lib/pkgconfig" PKG_CONFIG_PATH=""
 
 # NASM is for libjpeg-turbo's SIMD on x86-64, without which it would be several times slower; perl for OpenSSL's Configure; pkg-config
