@@ -1,1 +1,1 @@
-# Nothing of this module is seen from Python.
+# datago._tar_walk: what other compiled modules cimport; nothing for Python.

@@ -128,8 +128,9 @@ def test_no_command_line_has_them(tmp_path):
 
 def test_nothing_in_the_data_is_run():
     words = r"\b(pickle\.loads?|marshal|eval|exec|os\.system|os\.popen|subprocess|shell=True|allow_pickle|numpy\.load|np\.load|yaml)\b"
-    found = [path.name for path in PACKAGE.rglob("*.py*") if path.suffix in (".py", ".pyx") and re.search(words, path.read_text())]
-    assert found == []
+    found = {str(path.relative_to(PACKAGE)): set(re.findall(words, path.read_text())) for path in PACKAGE.rglob("*.py*") if path.suffix != ".pyc"}
+    # `datago bench` times each stage in a process of its own: a list of arguments, no shell, and the config goes by stdin.
+    assert {name: words for name, words in found.items() if words} == {"cli/bench.py": {"subprocess"}}
 
 
 def test_commands_as_urls_are_refused_by_name(tmp_path):
