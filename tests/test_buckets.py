@@ -67,8 +67,8 @@ def test_a_picture_of_a_buckets_size_is_untouched(tmp_path, mode):
     (tmp_path / "a.png").write_bytes(saved(photo(48, 80)))
     (tmp_path / "b.jpg").write_bytes(jpeg(64, 64))
     assert (48, 80) in datago.aspect_buckets(64, 16, 0.5, 2.0)
-    plain, _ = read(config(tmp_path))
-    cropped, _ = read(config(tmp_path, image_config={**TINY, "resize_mode": mode}))
+    plain, _ = read(config(tmp_path, ordered=True))
+    cropped, _ = read(config(tmp_path, ordered=True, image_config={**TINY, "resize_mode": mode}))
     assert [bytes(s.image.data) for s in cropped] == [bytes(s.image.data) for s in plain]
 
 
