@@ -1,8 +1,9 @@
 # make demo: everything is set up, then real photographs are streamed.   make test: the tests.
+# make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives and configs.
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
-.PHONY: demo test build bench clean
+.PHONY: demo test build bench sanitize fuzz clean
 demo: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/demo.py .demo/pictures
@@ -26,6 +27,14 @@ bench: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/ring.py
 	.venv/bin/python bench/stream.py .demo/pictures
+
+sanitize: build
+	tools/sanitize.sh address
+	tools/sanitize.sh thread
+
+SECONDS ?= 3600
+fuzz: build
+	tools/fuzz.sh $(SECONDS)
 
 clean:
 	rm -rf .venv .demo build dist *.egg-info datago/*.c datago/*.so tests/c/build
