@@ -1,8 +1,9 @@
 # make demo: everything is set up, then real photographs are streamed.   make test: the tests.
+# make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives and configs.
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
-.PHONY: demo test build lint bench wheel clean
+.PHONY: demo test build lint bench sanitize fuzz wheel clean
 demo: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/demo.py .demo/pictures
@@ -41,6 +42,14 @@ wheel: build
 	rm -rf dist
 	test -f .deps/lib/libcurl.a || bash tools/build_deps.sh .deps
 	DATAGO_DEPS_PREFIX=$(CURDIR)/.deps DATAGO_DIST=$(CURDIR)/dist .venv/bin/python -m pytest -rs tests/test_wheel.py
+
+sanitize: build
+	tools/sanitize.sh address
+	tools/sanitize.sh thread
+
+SECONDS ?= 3600
+fuzz: build
+	tools/fuzz.sh $(SECONDS)
 
 clean:
 	rm -rf .venv .demo .deps build dist *.egg-info datago/*.c datago/*.so tests/c/build

@@ -10,7 +10,7 @@ import warnings
 from types import SimpleNamespace
 
 from datago._buckets import aspect_buckets
-from datago.hidden import hidden
+from datago.hidden import hidden, shown
 
 REQUIRED = object()
 MOST = 2**63 - 1
@@ -165,7 +165,7 @@ def parse(config):
     if isinstance(config, str | bytes | bytearray):
         try:
             config = json.loads(config)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"config: not JSON: {error}") from None
     if not isinstance(config, dict):
         raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object")
@@ -250,7 +250,7 @@ def _section(section, given, keys):
         if value is None and default is not REQUIRED:
             value = default
         elif value is not default and not check(value) or value is default and key in given and not check(value):
-            raise ValueError(f"{prefix}{key}: got {hidden(key, value)!r}, wanted {wanted}")
+            raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}")
         values[key] = hidden(key, value)
     for key in given:
         if key not in keys and key not in DEAD[section]:

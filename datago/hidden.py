@@ -1,5 +1,7 @@
 """Strings of a config that are used as they are and shown otherwise: in reprs, and so in errors and logs."""
 
+import reprlib
+
 from datago.sources.addresses import redact, scheme_of
 
 SECRETS = {"api_key", "auth_token"}
@@ -21,7 +23,7 @@ class Address(str):
     __slots__ = ()
 
     def __repr__(self):
-        return repr(redact(self)) if scheme_of(self) else str.__repr__(self)
+        return repr(redact(self))
 
 
 def hidden(key, value):
@@ -31,3 +33,17 @@ def hidden(key, value):
     if key in ADDRESSES and isinstance(value, list | tuple):
         return [hidden(key, one) for one in value]
     return Address(value) if key in ADDRESSES and isinstance(value, str) else value
+
+
+def shown(key, value):
+    """The same as text for an error: short, and what stands in an object inside it is not shown at all, since it has keys of its own."""
+    return _short.repr(hidden(key, value))
+
+
+class _Short(reprlib.Repr):
+    def repr_str(self, text, level):
+        return super().repr_str(redact(text) if scheme_of(text) else text, level)  # a url under the wrong key
+
+
+_short = _Short()
+_short.maxdict, _short.maxlist, _short.maxtuple, _short.maxstring, _short.maxlong, _short.maxother = 0, 8, 8, 200, 60, 300

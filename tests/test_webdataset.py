@@ -64,7 +64,7 @@ def test_braces_lists_and_one_path(tmp_path):
 
 def test_the_dict(tmp_path):
     shards(tmp_path, 1)
-    client = DatagoClient(config(tmp_path / "000000.tar"))
+    client = DatagoClient(config(tmp_path / "000000.tar", ordered=True))
     sample = client.get_sample_auto_convert(timeout=20)
     assert sample["id"] == "s0_0" and sample["image"].mode == "RGB"
     assert sample["attributes"] == {"json": '{"s": 0, "i": 0}'}  # the text that was stored

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The Python tests of ring, pool, progress and client with native code that a sanitizer watches.
-#   tools/sanitize.sh address|thread [pytest arguments]
+# Python with native code that a sanitizer watches: the tests of ring, pool, progress and client, or a script of one's own.
+#   tools/sanitize.sh address|thread [SCRIPT ARGUMENTS…]
 # Built in a copy below build/, which stays for the next time. The interpreter itself is not instrumented: the sanitizer is preloaded.
 set -eu
 kind=$1
@@ -14,27 +14,27 @@ tar -cpf - --exclude='datago/*.so' --exclude=__pycache__ --exclude='tests/*/buil
 cd "$copy"
 DATAGO_SANITIZE=$kind "$python" setup.py -q build_ext --inplace -j 2 > build.log 2>&1 || { cat build.log; exit 1; }
 
-# Without the tests that measure the process, whose memory is mostly shadow, or take something away from it, and those of which the
-# time goes into large pictures.
-set -- -p no:faulthandler -p no:cacheprovider --capture=sys -o timeout=180 -q "$@" \
-    -k "not descriptors and not memory_is_flat and not stays_small and not import_is_light and not one_cpu and not big_pictures and not does_not_read"
-tests="tests/test_ring.py tests/test_client.py tests/test_memory_limit.py tests/test_webdataset.py"
-for more in tests/test_progress.py tests/test_pool.py tests/test_order.py; do
-    [ -e $more ] && tests="$tests $more"
-done
-
-# Without it the loader's random addresses may lie where ThreadSanitizer wants its shadow.
-fixed=""
-setarch "$(uname -m)" -R true 2>/dev/null && fixed="setarch $(uname -m) -R"
+if [ $# = 0 ]; then
+    # Without the tests that measure the process, whose memory is mostly shadow, or take something away from it, and those of which
+    # the time goes into large pictures.
+    without="not descriptors and not memory_is_flat and not stays_small and not import_is_light and not one_cpu and not big_pictures"
+    set -- -m pytest -p no:faulthandler -p no:cacheprovider --capture=sys -o timeout=180 -q -k "$without and not does_not_read" \
+        tests/test_ring.py tests/test_client.py tests/test_memory_limit.py tests/test_webdataset.py
+    for more in tests/test_progress.py tests/test_resume.py tests/test_order.py; do
+        [ ! -e $more ] || set -- "$@" $more
+    done
+fi
+export PYTHONMALLOC=malloc DATAGO_MAX_TASKS=4 PYTHONPATH="$copy"
 case $kind in
 address)
-    exec env LD_PRELOAD="$(${CC:-cc} -print-file-name=libasan.so)" PYTHONMALLOC=malloc DATAGO_MAX_TASKS=4 \
-        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        "$python" -m pytest $tests "$@"
+    export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    exec env LD_PRELOAD="$(${CC:-cc} -print-file-name=libasan.so)" "$python" "$@"
     ;;
 thread)
-    exec $fixed env LD_PRELOAD="$(${CC:-cc} -print-file-name=libtsan.so)" PYTHONMALLOC=malloc DATAGO_MAX_TASKS=4 \
-        TSAN_OPTIONS="exitcode=66 report_signal_unsafe=0" \
-        "$python" -m pytest $tests "$@"
+    # Without `setarch -R` the loader's random addresses may lie where ThreadSanitizer wants its shadow.
+    fixed="setarch $(uname -m) -R"
+    $fixed true 2>/dev/null || fixed=""
+    export TSAN_OPTIONS="exitcode=66 report_signal_unsafe=0"
+    exec $fixed env LD_PRELOAD="$(${CC:-cc} -print-file-name=libtsan.so)" "$python" "$@"
     ;;
 esac

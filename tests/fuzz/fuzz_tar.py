@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""Damages archives and reads them.   bench/fuzz_tar.py [--seconds 60] [--count N] [--seed S]
+"""Damages archives and reads them.   tests/fuzz/fuzz_tar.py [--seconds 60] [--count N] [--seed S] [--keep]
 
 Meant for a build with DATAGO_SANITIZE=address, with LD_PRELOAD=$(gcc -print-file-name=libasan.so), PYTHONMALLOC=malloc
 and ASAN_OPTIONS=detect_leaks=0. Besides crashes it looks for answers that depend on what they must not depend on: an
 archive gives the same members and the same error however it is cut into blocks; who wants fewer members, or skips what
 need not be read, or begins at a later member, gets the same ones. A failure tells its number N: --seed S --first N
---count 1 repeats it.
+--count 1 repeats it. The corpus is in corpus_tar: archives that gave an account of their own (the error, what was skipped); --keep adds
+to it.
 """
 
 import argparse
 import io
+import pathlib
 import random
+import re
 import tarfile
 import time
 import zlib
 
 from datago._tar import TarError, TarReader
 
+CORPUS = pathlib.Path(__file__).parent / "corpus_tar"
+LARGEST = 16384  # bytes of an archive that is kept
 SIZES = [
     b"0", b"777", b"00000000000\0", b"77777777777\0", b"-1", b"\x80" + bytes(10) + b"\5", b"\x80" + b"\xff" * 11,
     b"\xff" * 12, b"\x80\0\0\0\x0f" + b"\xff" * 7, b" " * 8, bytes(12), b"9",
@@ -147,7 +152,11 @@ def check(archive, rng):
         first = rng.randrange(len(members))
         rest, text, _ = read(archive, rng, offset=members[first][2])
         assert rest == members[first:] and text == error, f"resuming gave something else: {error} {text}"
-    return error
+    return error, reader.skipped
+
+
+def signature(error, skipped):
+    return re.sub(r"\d+|'.*'", "", error or ""), tuple(sorted(skipped))
 
 
 def main():
@@ -156,10 +165,14 @@ def main():
     parser.add_argument("--count", type=int, default=10 ** 12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     sound = seeds(random.Random(options.seed))
     for archive in sound:
-        assert check(archive, random.Random(0)) is None
+        assert check(archive, random.Random(0))[0] is None
+    corpus = [path.read_bytes() for path in sorted(CORPUS.glob("*.tar"))]
+    known = {signature(*check(archive, random.Random(0))) for archive in corpus}
+    sound += corpus
     end, done, kinds = time.monotonic() + options.seconds, 0, {}
     while done < options.count and time.monotonic() < end:
         number = options.first + done
@@ -168,10 +181,13 @@ def main():
         for _ in range(rng.choice((1, 1, 2, 4))):
             damage(archive, rng, sound)
         try:
-            error = check(bytes(archive), rng)
+            error, skipped = check(bytes(archive), rng)
         except BaseException:
             print(f"number {number} of seed {options.seed}")
             raise
+        if (sign := signature(error, skipped)) not in known and options.keep and len(archive) <= LARGEST:
+            (CORPUS / f"{len(known):03d}.tar").write_bytes(archive)
+            known.add(sign)
         kind = "".join(c for c in (error or "read to its end").split(", ")[0] if not c.isdigit())[:60]
         kinds[kind] = kinds.get(kind, 0) + 1
         done += 1
