@@ -40,10 +40,11 @@ for line in sys.stdin:
     path, number = line.rsplit(" ", 1)
     tar = path.endswith(".tar")
     source = {"url": path} if tar else {"root_path": path}
-    top = {"source_type": "webdataset" if tar else "file", "source_config": source, "image_config": image_configs[int(number) % len(image_configs)],
-           "ordered": int(number) % 3 == 0}
-    client, good, longest, then = DatagoClient({**top, **config}), 0, 0, time.monotonic()
-    get = client.get_sample_auto_convert if int(number) % 2 else client.get_sample
+    number = int(number)
+    top = {"source_type": "webdataset" if tar else "file", "source_config": source, "ordered": number % 3 == 0}
+    client = DatagoClient({**top, **config, "image_config": image_configs[number % len(image_configs)]})
+    get = client.get_sample_auto_convert if number // 2 % 2 else client.get_sample
+    good, longest, then = 0, 0, time.monotonic()
     try:
         while (sample := get(timeout=30)) is not None:
             good += 1
@@ -58,8 +59,8 @@ for line in sys.stdin:
 """
 
 
-def pictures(rng):
-    """Sound ones, small: (name, bytes)."""
+def pictures():
+    """Sound ones, small: their bytes."""
     y, x = numpy.mgrid[0:48, 0:64]
     rgb = numpy.stack([x * 4, y * 5, (x * y) % 256], 2).astype(numpy.uint8)
     picture = Image.fromarray(rgb)
@@ -70,12 +71,12 @@ def pictures(rng):
     }  # fmt: skip
     modes = {"JPEG": ("RGB", "L", "CMYK"), "PNG": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16"), "WEBP": ("RGB", "RGBA")}
     Image.init()
-    for kind, options in kinds.items():
-        for mode, option in itertools.product(modes.get(kind, ("RGB",)), options):
+    deep = Image.fromarray(rgb[:, :, 0].astype(numpy.uint16) * 257)
+    for kind in kinds.keys() & Image.SAVE.keys():
+        for mode, option in itertools.product(modes.get(kind, ("RGB",)), kinds[kind]):
             out = io.BytesIO()
-            if kind in Image.SAVE:
-                (Image.fromarray(rgb[:, :, 0].astype(numpy.uint16) * 257) if mode == "I;16" else picture.convert(mode)).save(out, kind, **option)
-                yield f"{kind}_{mode}", out.getvalue()
+            (deep if mode == "I;16" else picture.convert(mode)).save(out, kind, **option)
+            yield out.getvalue()
 
 
 def mutant(data, rng, others):
@@ -94,7 +95,7 @@ def mutant(data, rng, others):
         at = rng.randrange(len(data))
         del data[at : at + rng.choice((1, 2, 10, 100))]
     elif kind < 0.9:
-        at, other = rng.randrange(len(data)), rng.choice(others)[1]
+        at, other = rng.randrange(len(data)), rng.choice(others)
         begin = rng.randrange(len(other))
         data[at:at] = other[begin : begin + rng.choice((1, 4, 64, 500))]
     else:
@@ -105,7 +106,7 @@ def mutant(data, rng, others):
 
 def write(folder, number, size, rng, sound):
     """A round's pictures, as a folder or as a shard; what to say to the child."""
-    inputs = [(f"{i:04d}.{rng.choice(('jpg', 'png', 'webp'))}", mutant(rng.choice(sound)[1], rng, sound)) for i in range(size)]
+    inputs = [(f"{i:04d}.{rng.choice(('jpg', 'png', 'webp'))}", mutant(rng.choice(sound), rng, sound)) for i in range(size)]
     root = folder / f"round{number}"
     if number % 2:
         path = root.with_suffix(".tar")
@@ -129,7 +130,7 @@ def main():
     parser.add_argument("--patience", type=float, default=2, help="seconds without a sample that are a hang")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    sound = list(pictures(rng))
+    sound = sorted(pictures())
     shm = pathlib.Path("/dev/shm")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="datago-mutants", dir=shm if os.access(shm, os.W_OK) else None))
     command = [sys.executable, "-c", CHILD, json.dumps({"memory_limit": 1 << 28}), json.dumps(CONFIGS)]

@@ -5,7 +5,7 @@
 
 Clients over files, shards on disk, shards over HTTP and a database run side by side, each pass a new client, all in one process; two
 servers in another one answer requests with errors, cuts, resets and silences. Every sample's pixels are hashed and compared. The curves
-of RSS and images/s go to a PNG.
+of RSS and images/s go to a PNG. Needs matplotlib.
 """
 
 import argparse
@@ -27,11 +27,13 @@ import threading
 import time
 
 import numpy
-from PIL import Image, ImageDraw
+from matplotlib import pyplot
+from PIL import Image
 
 PICTURES, GROUP = 240, 40  # a pass, and how many of its pictures are one shard or one page
 PERIOD = 5.0  # seconds between two points of the curves
 FIT = {"crop_and_resize": True, "default_image_size": 128, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
+CONFIG = {"image_config": FIT, "memory_limit": 1 << 28, "log_period": 1}
 
 
 def picture(number):
@@ -109,9 +111,11 @@ def serve(folder, faults):
 class Lane(threading.Thread):
     """One source, pass after pass."""
 
-    def __init__(self, name, config, wanted, over, broken=()):
+    def __init__(self, name, source_type, source_config, common, whole=False):
         super().__init__(daemon=True)
-        self.label, self.config, self.wanted, self.over, self.broken = name, config, wanted, over, set(broken)
+        self.label, self.config = name, {"source_type": source_type, "source_config": source_config, **CONFIG}
+        self.names, self.broken, self.wanted, self.over = common
+        self.whole = whole  # nothing but a broken picture is lost
         self.images = self.failed = self.passes = self.errors = 0
         self.problem = None
 
@@ -142,6 +146,7 @@ class Lane(threading.Thread):
         stats = client.stats()
         assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] and stats["in_flight"] == 0, stats
         assert stats["delivered"] == len(found) and sum(stats["failures"].values()) == stats["failed"], stats
+        assert not self.whole or self.over.is_set() or found == self.names - self.broken, f"{self.names - self.broken - found} did not come"
         self.failed += stats["failed"]
         self.passes += 1
 
@@ -149,7 +154,7 @@ class Lane(threading.Thread):
 def lanes(root, faults, over):
     files = {f"p{i:03d}": picture(i) for i in range(PICTURES)}
     rng = random.Random(2)
-    broken = [name for name in files if rng.random() < faults]
+    broken = {name for name in files if rng.random() < faults}
     for name in broken:
         files[name] = files[name][: len(files[name]) // 2]
     names = list(files)
@@ -168,17 +173,16 @@ def lanes(root, faults, over):
     (web / f"page{len(groups)}").write_text(json.dumps({"results": [], "next": None}))
     server = subprocess.Popen([sys.executable, __file__, "serve", str(web), str(faults)], stdout=subprocess.PIPE, text=True)
     base = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    wanted = {}
-    shards = [f"{i}.tar" for i in range(len(groups))]
-    common = {"image_config": FIT, "memory_limit": 1 << 28, "log_period": 1}
-    remote = {"url": [f"{base}/{one}" for one in shards], "timeout": 1, "concurrent_downloads": 4}
-    db = {"sources": "", "page_size": GROUP, "require_images": True, "api_url": base, "api_key": "k", "read_timeout": 1, "page_timeout": 1}
+    remote = {"url": [f"{base}/{i}.tar" for i in range(len(groups))], "timeout": 1, "concurrent_downloads": 4}
+    timeouts = {"read_timeout": 1, "page_timeout": 1}
+    pages = {"api_url": base, "api_key": "k", "page_size": GROUP, "require_images": True, "sources": "", **timeouts}
+    common = set(files), broken, {}, over
     return server, [
-        Lane("files", {"source_type": "file", "source_config": {"root_path": str(root / "files")}, **common}, wanted, over, broken),
-        Lane("shards", {"source_type": "webdataset", "source_config": {"url": str(root / "shards" / "*.tar"), "shuffle_buffer": 50}, **common}, wanted, over, broken),
-        Lane("shards over http", {"source_type": "webdataset", "source_config": remote, **common}, wanted, over, broken),
-        Lane("database", {"source_type": "db", "source_config": db, **common}, wanted, over, broken),
-    ]  # fmt: skip
+        Lane("files", "file", {"root_path": str(root / "files")}, common, whole=True),
+        Lane("shards", "webdataset", {"url": str(root / "shards" / "*.tar"), "shuffle_buffer": 50}, common, whole=True),
+        Lane("shards over http", "webdataset", remote, common),
+        Lane("database", "db", pages, common),
+    ]
 
 
 def rss():
@@ -186,21 +190,14 @@ def rss():
 
 
 def plot(points, path):
-    """Two curves over time: MB and images/s, each from zero."""
-    width, height, edge = 1000, 320, 50
-    image = Image.new("RGB", (width, 2 * height), "white")
-    draw = ImageDraw.Draw(image)
+    """RSS and images/s over time, each from zero."""
+    minutes = [point[0] / 60 for point in points]
+    figure, axes = pyplot.subplots(2, 1, sharex=True, figsize=(10, 6))
     for row, (column, title) in enumerate(((1, "RSS, MB"), (2, "images/s"))):
-        most, last = max(max(p[column] for p in points), 1e-9) * 1.1, max(points[-1][0], 1e-9)
-        base = (row + 1) * height - edge
-        draw.text((edge, row * height + 10), f"{title}: {points[-1][column]:.1f} at the end, {max(p[column] for p in points):.1f} at most", fill="black")
-        draw.line([(edge, row * height + 30), (edge, base), (width - 20, base)], fill="black")
-        at = [(edge + p[0] / last * (width - 20 - edge), base - p[column] / most * (height - edge - 30)) for p in points]
-        draw.line(at, fill=("firebrick", "navy")[row], width=2)
-        for i in range(5):
-            draw.text((edge + i / 4 * (width - 20 - edge) - 10, base + 8), f"{last * i / 4 / 60:.1f} min", fill="black")
-            draw.text((4, base - i / 4 * (height - edge - 30) / 1.1 - 6), f"{most / 1.1 * i / 4:.0f}", fill="black")
-    image.save(path)
+        axes[row].plot(minutes, [point[column] for point in points])
+        axes[row].set(ylabel=title, ylim=(0, 1.1 * max(point[column] for point in points)))
+    axes[1].set_xlabel("minutes")
+    figure.savefig(path)
 
 
 def main():
@@ -230,7 +227,8 @@ def main():
         shutil.rmtree(root)
     plot(points, options.out)
     for lane in running:
-        print(f"{lane.label:18} {lane.passes:6} passes, {lane.images:8} images, {lane.failed:7} failures, {lane.errors:5} passes ended by an error")
+        counts = f"{lane.passes:6} passes, {lane.images:8} images, {lane.failed:7} failures, {lane.errors:5} passes ended by an error"
+        print(f"{lane.label:18}{counts}")
     third = len(points) // 3
     first, last = points[:third], points[-third:]
 

@@ -94,7 +94,7 @@ def damage(archive, rng, others):
         archive[at:at] = rng.choice((bytes(512), copy, rng.randbytes(512), bytes(1024), rng.randbytes(7)))
     elif kind == 8:
         other = rng.choice(others)
-        begin = rng.randrange(len(other) // 512) * 512
+        begin = rng.randrange(len(other) // 512 + 1) * 512
         archive[at:at] = other[begin:begin + 512 * rng.randint(1, 6)]
     else:
         records = b"".join(rng.choices(RECORDS, k=rng.randint(1, 4)))
