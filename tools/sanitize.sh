@@ -34,7 +34,10 @@ thread)
     # Without `setarch -R` the loader's random addresses may lie where ThreadSanitizer wants its shadow.
     fixed="setarch $(uname -m) -R"
     $fixed true 2>/dev/null || fixed=""
-    export TSAN_OPTIONS="exitcode=66 report_signal_unsafe=0"
-    exec $fixed env LD_PRELOAD="$(${CC:-cc} -print-file-name=libtsan.so)" "$python" "$@"
+    # Thread-local blocks of libraries that come later are allocated by the loader, whose sizes the runtime guesses and whose frees it
+    # takes for races. libjpeg's, which workers use, are part of every thread's stack if it is preloaded too.
+    export TSAN_OPTIONS="exitcode=66 report_signal_unsafe=0 intercept_tls_get_addr=0"
+    jpeg=$(pkg-config --variable=libdir libjpeg)/libjpeg.so
+    exec $fixed env LD_PRELOAD="$(${CC:-cc} -print-file-name=libtsan.so) $jpeg" "$python" "$@"
     ;;
 esac
