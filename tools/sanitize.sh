@@ -12,7 +12,7 @@ mkdir -p "$copy"
 cd "$here"
 tar -cpf - --exclude='datago/*.so' --exclude=__pycache__ --exclude='tests/*/build' datago src_c tests bench setup.py pyproject.toml | tar -xpf - -C "$copy"
 cd "$copy"
-DATAGO_SANITIZE=$kind "$python" setup.py -q build_ext --inplace -j 2 > build.log 2>&1 || { cat build.log; exit 1; }
+DATAGO_SANITIZE=$kind "$python" setup.py -q build_ext --inplace > build.log 2>&1 || { cat build.log; exit 1; }
 
 if [ $# = 0 ]; then
     # Without the tests that measure the process, whose memory is mostly shadow, or take something away from it, and those of which

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Configs that nobody would write.   tests/fuzz/fuzz_config.py [--seconds 60] [--count N] [--seed S] [--keep]
 
-A config gives a client, or a ValueError that names a key, within two seconds; nothing else, and no secret in it. The corpus is in
+A config gives a client, or a ValueError that names a key, within two seconds of CPU; nothing else, and no secret in it. The corpus is in
 corpus_config: one JSON text for each answer met so far. --keep adds those that give a new one. A failure tells its number N: --seed S
 --first N --count 1 repeats it.
 """
@@ -60,7 +60,7 @@ def mangled(text, rng):
 
 def answer(given):
     """What comes of it, without numbers and values. In mangled text a secret may be a part of anything."""
-    begin = time.monotonic()
+    begin = time.thread_time()
     try:
         client = DatagoClient(given)
         if "url" in vars(client._config.source_config):
@@ -73,7 +73,7 @@ def answer(given):
     except ValueError as error:
         said = str(error)
         assert said and (isinstance(given, bytes) or "hunter2" not in said), said
-    assert time.monotonic() - begin < 2, "it took more than two seconds"
+    assert time.thread_time() - begin < 2, "it took more than two seconds"
     return re.sub(r"got .*?, wanted|'.*?'|[^a-z_:]+", " ", said)[:80]
 
 
