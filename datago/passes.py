@@ -145,7 +145,7 @@ class Pass:
 
     def state(self):
         """The state dict of this moment."""
-        return self.run.state(self._config.source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
+        return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace):
         """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
