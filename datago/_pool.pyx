@@ -247,12 +247,17 @@ cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
 
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
+cdef void wait_for_credit(Engine *engine) noexcept nogil:
+    """With the lock held."""
+    while engine.credits <= 0 and not engine.stop:
+        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+
+
 cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
     cdef int i
     pthread_mutex_lock(&engine.lock)
-    while engine.credits <= 0 and not engine.stop:
-        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+    wait_for_credit(engine)
     engine.credits -= 1
     item.number = engine.seen
     engine.seen += 1
@@ -414,7 +419,8 @@ cdef class Pool:
         return self.started
 
     def submit(self, list entries) -> bool:
-        """Lets a batch of a source's entries in, waiting outside the GIL for room. False once the pool was stopped."""
+        """Lets a batch of a source's entries in, waiting outside the GIL for room, and until there may be need of another batch, so that
+        a source begins nothing that nobody wants. False once the pool was stopped."""
         cdef Py_ssize_t i = 0, count = len(entries)
         cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
         cdef Engine *engine = self.engine
@@ -430,6 +436,9 @@ cdef class Pool:
                 while i < count and let_in(engine, items[i]):
                     items[i] = NULL
                     i += 1
+                pthread_mutex_lock(&engine.lock)
+                wait_for_credit(engine)
+                pthread_mutex_unlock(&engine.lock)
             return i == count and not engine.stop
         finally:
             for i in range(count):
