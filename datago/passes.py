@@ -166,9 +166,11 @@ class Pass:
 
     def _wait(self, grace):
         end = time.monotonic() + grace
-        for thread in self._threads:
+        # Garbage may be collected in any thread, and a client with it: one of its own leaves by itself.
+        others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        for thread in others:
             thread.join(max(0, end - time.monotonic()))
-        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in self._threads)
+        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in others)
 
     def _reap(self):
         while not self._wait(3600):
