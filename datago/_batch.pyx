@@ -2,19 +2,24 @@
 """Batches of one bucket, filled by the workers outside the GIL (see _batch.pxd)."""
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 
+from datago._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
 from datago._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
 from datago._sample cimport Part, batch_free, item_free, item_release
-from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock
+from datago._threads cimport (
+    dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_mutex_lock, pthread_mutex_unlock,
+)
 
 
-cdef Batcher *batcher_new(dg_heap *heap, Ring *ready, size_t window) noexcept nogil:
+cdef Batcher *batcher_new(dg_heap *heap, Budget *budget, Ring *ready, size_t window) noexcept nogil:
     cdef Batcher *batcher = <Batcher *>PyMem_RawCalloc(1, sizeof(Batcher))
     if batcher == NULL:
         return NULL
     batcher.heap = heap
+    batcher.budget = budget
     batcher.ready = ready
     if window:
         batcher.turns = ring_new(window)
@@ -22,6 +27,7 @@ cdef Batcher *batcher_new(dg_heap *heap, Ring *ready, size_t window) noexcept no
             PyMem_RawFree(batcher)
             return NULL
     pthread_mutex_init(&batcher.lock, NULL)
+    dg_cond_init(&batcher.room)
     return batcher
 
 
@@ -40,6 +46,7 @@ cdef void batcher_free(Batcher *batcher) noexcept:
         while ring_pop(batcher.turns, &item, 0) == RING_OK:
             item_free(<Item *>item)
     ring_free(batcher.turns)
+    pthread_cond_destroy(&batcher.room)
     pthread_mutex_destroy(&batcher.lock)
     PyMem_RawFree(batcher)
 
@@ -48,7 +55,8 @@ cdef void batcher_release(Batcher *batcher) noexcept:
     cdef Item *item
     if batcher == NULL or batcher.spent == NULL:
         return
-    pthread_mutex_lock(&batcher.lock)
+    with nogil:  # who has the lock may want the GIL: no one waits for it with that in hand
+        pthread_mutex_lock(&batcher.lock)
     item = batcher.spent
     while item != NULL:
         item_release(item)
@@ -58,11 +66,25 @@ cdef void batcher_release(Batcher *batcher) noexcept:
 
 
 cdef void batcher_stop(Batcher *batcher) noexcept nogil:
-    if batcher != NULL and batcher.turns != NULL:
+    if batcher == NULL:
+        return
+    if batcher.turns != NULL:
         ring_close(batcher.turns)
+    pthread_mutex_lock(&batcher.lock)
+    batcher.stopped = True
+    pthread_cond_broadcast(&batcher.room)
+    pthread_mutex_unlock(&batcher.lock)
 
 
-# What goes out is gathered first, by number, and sent when everything at hand is written: a worker that waits for room in the ready
+cdef void batcher_leave(Batcher *batcher, Batch *batch) noexcept nogil:
+    pthread_mutex_lock(&batcher.lock)
+    batcher.count -= 1
+    pthread_cond_broadcast(&batcher.room)
+    pthread_mutex_unlock(&batcher.lock)
+    budget_add_batch(batcher.budget, -<int64_t>(batcher.size * batch.stride))
+
+
+# What goes out is gathered first, by number, and sent when the picture at hand is written: a worker that waits for room in the ready
 # ring holds nothing that somebody before it needs.
 
 cdef void put(Item **out, Item *item) noexcept nogil:
@@ -90,6 +112,8 @@ cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
     batch.carrier.position = -1
     batch.next = batcher.open
     batcher.open = batch
+    batcher.count += 1
+    budget_add_batch(batcher.budget, batcher.size * batch.stride)
     return batch
 
 
@@ -170,6 +194,12 @@ cdef void send(Batcher *batcher, Item *out, Item **left) noexcept nogil:
             left[0] = item
 
 
+cdef void settle(Batcher *batcher, Item *item) noexcept nogil:
+    """In its batch an item has nothing of the budget any more; its other images wait there uncounted."""
+    budget_give_back(batcher.budget, item.encoded, item.pixels)
+    item.encoded = item.pixels = 0
+
+
 cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     """Writes the picture into its place; the batch goes out if that was the last."""
     cdef Batch *batch = item.batch
@@ -178,6 +208,7 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     dg_place(&batcher.placement, &part.picture.image, part.picture.mirrored, batch.memory.data + item.place * batch.stride, &item.error)
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
+    settle(batcher, item)
     pthread_mutex_lock(&batcher.lock)
     item.next = batcher.spent
     batcher.spent = item
@@ -188,29 +219,34 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
 
 
 cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
-    cdef Item *mine = NULL
-    cdef Item **end = &mine
-    cdef Item *out = NULL
+    cdef Item *out
     cdef void *next = item
+    cdef bint placed
     if batcher.turns != NULL and ring_place(batcher.turns, item, item.number) != RING_OK:
         item.next = left[0]
         left[0] = item
         return
-    pthread_mutex_lock(&batcher.lock)
-    # In order: all whose turn it is now, those that waited for this one too, or none.
-    while batcher.turns == NULL or ring_pop(batcher.turns, &next, 0) == RING_OK:
-        if give_place(batcher, <Item *>next, &out):
-            (<Item *>next).next = NULL
-            end[0] = <Item *>next
-            end = &(<Item *>next).next
+    while True:
+        out = NULL
+        pthread_mutex_lock(&batcher.lock)
+        while batcher.most and batcher.count >= batcher.most and not batcher.stopped:
+            dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
+        # In order: all whose turn it is now, those that waited for this one too, or none.
+        if batcher.turns != NULL:
+            if ring_pop(batcher.turns, &next, 0) != RING_OK:
+                pthread_mutex_unlock(&batcher.lock)
+                return
+            item = <Item *>next
+            budget_leave(batcher.budget, item.number)
+        placed = give_place(batcher, item, &out)
+        pthread_mutex_unlock(&batcher.lock)
+        if placed:
+            fill(batcher, item, &out)
+        else:
+            settle(batcher, item)
+        send(batcher, out, left)
         if batcher.turns == NULL:
-            break
-    pthread_mutex_unlock(&batcher.lock)
-    while mine != NULL:
-        item = mine
-        mine = item.next
-        fill(batcher, item, &out)
-    send(batcher, out, left)
+            return
 
 
 cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Bytes in flight, and who has to wait for room (see _budget.pxd)."""
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
@@ -8,8 +8,8 @@ from datago._threads cimport (
 )
 
 
-cdef void budget_init(Budget *budget, uint64_t limit, bint ordered) noexcept nogil:
-    budget.limit, budget.ordered = limit, ordered
+cdef void budget_init(Budget *budget, uint64_t limit, uint64_t share, bint ordered) noexcept nogil:
+    budget.limit, budget.share, budget.ordered = limit - share, share, ordered
     pthread_mutex_init(&budget.lock, NULL)
     dg_cond_init(&budget.changed)
 
@@ -45,9 +45,13 @@ cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogi
     if ok:
         budget.encoded += encoded
         budget.pixels += pixels
-        budget.peak = max(budget.peak, budget.encoded + budget.pixels)
+        budget.peak = max(budget.peak, in_flight(budget))
     pthread_mutex_unlock(&budget.lock)
     return ok
+
+
+cdef uint64_t in_flight(Budget *budget) noexcept nogil:
+    return budget.encoded + budget.pixels + budget.batches
 
 
 cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
@@ -69,6 +73,15 @@ cdef void budget_leave(Budget *budget, uint64_t number) noexcept nogil:
     pthread_mutex_unlock(&budget.lock)
 
 
+cdef void budget_add_batch(Budget *budget, int64_t bytes) noexcept nogil:
+    if not budget.limit:
+        return
+    pthread_mutex_lock(&budget.lock)
+    budget.batches += bytes
+    budget.peak = max(budget.peak, in_flight(budget))
+    pthread_mutex_unlock(&budget.lock)
+
+
 cdef void budget_stop(Budget *budget) noexcept nogil:
     pthread_mutex_lock(&budget.lock)
     budget.stopped = True
@@ -78,6 +91,6 @@ cdef void budget_stop(Budget *budget) noexcept nogil:
 
 cdef BudgetCounts budget_counts(Budget *budget) noexcept nogil:
     pthread_mutex_lock(&budget.lock)
-    cdef BudgetCounts counts = BudgetCounts(budget.limit, budget.encoded + budget.pixels, budget.peak)
+    cdef BudgetCounts counts = BudgetCounts(budget.limit + budget.share, in_flight(budget), budget.peak)
     pthread_mutex_unlock(&budget.lock)
     return counts

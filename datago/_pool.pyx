@@ -19,7 +19,7 @@ from libc.string cimport memcpy, strlen
 from posix.stat cimport stat, struct_stat
 from posix.unistd cimport getpid
 
-from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_new, batcher_release, batcher_stop
+from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop
 from datago._pixels cimport (
     DG_CANCELLED, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
     DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
@@ -140,8 +140,9 @@ cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item
         else:
             total += cost
     if item.encoded + total > limit:
-        dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes to decode, memory_limit is %llu",
-                <unsigned long long>(item.encoded + total), <unsigned long long>limit)
+        dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes to decode, memory_limit is %llu%s",
+                <unsigned long long>(item.encoded + total), <unsigned long long>limit,
+                <const char *>" beside the batches" if engine.budget.share else <const char *>"")
         return False
     if not budget_take_pixels(&engine.budget, item.number, total):
         dg_fail(&item.error, DG_CANCELLED, "stopped")
@@ -234,9 +235,7 @@ cdef void *worker(void *argument) noexcept nogil:
 
 cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
     cdef RingState state
-    if engine.batcher != NULL:  # what waits in batches is bounded by them, and not the budget's
-        budget_give_back(&engine.budget, item.encoded, item.pixels)
-        item.encoded = item.pixels = 0
+    if engine.batcher != NULL:
         batcher_add(engine.batcher, item, left)
         return
     # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
@@ -248,12 +247,17 @@ cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
 
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
+cdef void wait_for_credit(Engine *engine) noexcept nogil:
+    """With the lock held."""
+    while engine.credits <= 0 and not engine.stop:
+        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+
+
 cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
     cdef int i
     pthread_mutex_lock(&engine.lock)
-    while engine.credits <= 0 and not engine.stop:
-        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+    wait_for_credit(engine)
     engine.credits -= 1
     item.number = engine.seen
     engine.seen += 1
@@ -294,7 +298,8 @@ cdef class Pool:
         ordered: results leave in the order of `submit`.
         seed, epoch: of what is drawn for each sample, 64 bits each.
         base: leading bytes of paths that say only where the folder lies: names count without them when something is drawn.
-        batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting.
+        batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting;
+            with a memory_limit `most`, how many there may be, and `bytes`, of the largest.
     """
 
     cdef Engine *engine
@@ -326,10 +331,10 @@ cdef class Pool:
         engine.max_file_bytes = max_file_bytes
         engine.ordered = ordered
         engine.seed, engine.epoch, engine.base = seed, epoch, base
-        budget_init(&engine.budget, memory_limit, ordered and batch is None)
+        budget_init(&engine.budget, memory_limit, 0 if batch is None else batch.most * batch.bytes, ordered)
         self.progress = progress
         if batch is not None:
-            engine.batcher = batcher_new(engine.heap, engine.ready, max(16, 2 * threads) if ordered else 0)
+            engine.batcher = batcher_new(engine.heap, &engine.budget, engine.ready, max(16, 2 * threads) if ordered else 0)
             if engine.batcher == NULL:
                 raise MemoryError
             self.set_batches(batch)
@@ -385,7 +390,7 @@ cdef class Pool:
             batch.channels, mean, std, &error,
         ) != DG_OK:
             raise ValueError(f"mean, std: {error.text.decode()}")
-        batcher.size, batcher.drop, batcher.most_waiting = batch.size, batch.drop, batch.most_waiting
+        batcher.size, batcher.drop, batcher.most_waiting, batcher.most = batch.size, batch.drop, batch.most_waiting, batch.most
         batcher.limit = self.engine.limit
         self.engine.options.to_be_placed = True
 
@@ -414,13 +419,16 @@ cdef class Pool:
         return self.started
 
     def submit(self, list entries) -> bool:
-        """Lets a batch of a source's entries in, waiting outside the GIL for room. False once the pool was stopped."""
+        """Lets a batch of a source's entries in, waiting outside the GIL for room, and until there may be need of another batch, so that
+        a source begins nothing that nobody wants. False once the pool was stopped."""
         cdef Py_ssize_t i = 0, count = len(entries)
         cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
         cdef Engine *engine = self.engine
         if items == NULL:
             raise MemoryError
         try:
+            if not engine.stop:
+                batcher_release(engine.batcher)  # or it waits until a batch is full
             for i in range(count):
                 items[i] = item_new(entries[i])
             with nogil:
@@ -428,6 +436,9 @@ cdef class Pool:
                 while i < count and let_in(engine, items[i]):
                     items[i] = NULL
                     i += 1
+                pthread_mutex_lock(&engine.lock)
+                wait_for_credit(engine)
+                pthread_mutex_unlock(&engine.lock)
             return i == count and not engine.stop
         finally:
             for i in range(count):
@@ -485,7 +496,10 @@ cdef class Pool:
             for k in range(samples[i].part_count):
                 damaged += samples[i].parts[k].picture.damaged
         positions = [samples[i].position for i in range(count)]
-        if batch == NULL:
+        if batch != NULL:
+            with nogil:
+                batcher_leave(engine.batcher, batch)
+        elif engine.batcher == NULL:
             budget_give_back(&engine.budget, item.encoded, item.pixels)
             budget_leave(&engine.budget, item.number)
         result = None
@@ -516,7 +530,8 @@ cdef class Pool:
         cdef Engine *engine = self.engine
         cdef void *item
         engine.stop = 1
-        batcher_stop(engine.batcher)
+        with nogil:
+            batcher_stop(engine.batcher)
         budget_stop(&engine.budget)
         ring_close(engine.work)
         ring_close(engine.ready)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy
 
+from datago._buckets import aspect_buckets
 from datago.dataset import DatagoIterDataset, get_worker_info, torch
 from datago.errors import SampleValueError
 
-DTYPES = ("uint8", "float16", "bfloat16", "float32")
+DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
 
 
 class DatagoBatchDataset(DatagoIterDataset):
@@ -33,7 +34,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             limit but that of one open batch for each bucket.
 
     Raises:
-        ValueError: an argument or the config is wrong.
+        ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
 
     Yields dicts, everything in the order of the pictures:
 
@@ -74,10 +75,11 @@ class DatagoBatchDataset(DatagoIterDataset):
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         image.image_to_rgb8 = True
+        most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
         settings.batch = SimpleNamespace(
             size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
             mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
-            most_waiting=2**62 if most_waiting is None else most_waiting,
+            most_waiting=2**62 if most_waiting is None else most_waiting, most=most, bytes=largest,
         )  # fmt: skip
         check("std", std, 0 not in settings.batch.std, "nothing that is 0")
         self.classes = _folders(settings.source_config.root_path) if classes == "folder" else None
@@ -156,6 +158,26 @@ class DatagoBatchDataset(DatagoIterDataset):
 def check(name, value, good, wanted):
     if not good:
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+
+
+def _share(settings, values, most_waiting):
+    """How many batches half of the memory_limit holds, and bytes of the largest; 0, 0 without a limit. `values`: bytes of one pixel in
+    all pictures of a batch. Raises ValueError where all that may be open, and one that is handed out, do not fit in there."""
+    limit, image = settings.memory_limit, settings.image_config
+    if limit is None:
+        return 0, 0
+    sizes = [image.random_resized_crop.size] if image.random_resized_crop is not None else aspect_buckets(
+        image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio
+    )
+    largest = values * max(width * height for width, height in sizes)
+    least = 1 + min(len(sizes), most_waiting or len(sizes))
+    if limit // 2 < least * largest:
+        raise ValueError(
+            f"memory_limit: got {limit}, wanted at least {2 * least * largest}: half of it is for batches, of which there may be {least} "
+            f"of {largest} bytes, an open one for each of {least - 1} sizes and one that is handed out; less takes a smaller batch_size, "
+            "fewer buckets or most_waiting"
+        )
+    return limit // 2 // largest, largest
 
 
 def _whole(value, least):

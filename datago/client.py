@@ -172,7 +172,7 @@ class DatagoClient:
             if self._resumed is None and running and running.pool and not (self._ended and running.run.epoch != self._epoch):
                 return running.state()
             run = self._next_run()
-            return run.state(self._config.source_type, 0, run.resume)
+            return run.state(self._config, 0, run.resume)
 
     def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
         """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under

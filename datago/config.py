@@ -81,8 +81,9 @@ TOP = {
 }
 RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
 TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks
-has_latents lacks_latents return_latents attributes""".split()
+has_latents lacks_latents attributes""".split()
 SIZE_FILTERS = "min_short_edge max_short_edge min_pixel_count max_pixel_count".split()
+FILTERS = ["sources", *TEXT_FILTERS, *SIZE_FILTERS, "tags_empty", "duplicate_state"]
 SOURCES = {
     "db": {
         "sources": (TEXT, REQUIRED),
@@ -92,7 +93,7 @@ SOURCES = {
         "tags_empty": (YES_OR_NO, ""),
         "duplicate_state": (UNIQUENESS, 0),
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-        **dict.fromkeys(("api_url", "api_key"), (TEXT, "")),
+        **dict.fromkeys(("return_latents", "api_url", "api_key"), (TEXT, "")),
         "max_connections": (integer(1, 2**12), 64),
         "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
     },

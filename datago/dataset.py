@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from datago import resume
+from datago import states
 from datago.client import DatagoClient
 
 try:
@@ -77,9 +77,8 @@ class DatagoIterDataset(IterableDataset):
 
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
         """
-        states = resume.checked(state, self._client.config)
-        self.set_epoch(states[0]["epoch"])
-        self._states = states
+        self._states = states.checked(state, self._client.config)
+        self.set_epoch(self._states[0]["epoch"])
 
     def __len__(self) -> int:
         """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.

@@ -145,7 +145,7 @@ class Pass:
 
     def state(self):
         """The state dict of this moment."""
-        return self.run.state(self._config.source_type, self.pool.counts()["delivered"], self.source.state(), self.ended)
+        return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace):
         """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
@@ -166,9 +166,11 @@ class Pass:
 
     def _wait(self, grace):
         end = time.monotonic() + grace
-        for thread in self._threads:
+        # Garbage may be collected in any thread, and a client with it: one of its own leaves by itself.
+        others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        for thread in others:
             thread.join(max(0, end - time.monotonic()))
-        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in self._threads)
+        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in others)
 
     def _reap(self):
         while not self._wait(3600):

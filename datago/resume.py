@@ -1,14 +1,11 @@
 """Where a pass is in its epoch, as a dict that JSON can write; and from such dicts back to a pass that gives the rest."""
 
-import json
 import secrets
 from dataclasses import asdict, dataclass, replace
 
 from datago import plan, ranks
 from datago.config import MOST
-
-VERSION = 1
-NUMBERS = ("epoch", "rank", "world_size", "worker", "workers", "delivered", "spent")
+from datago.states import VERSION, checked, selection
 
 
 @dataclass
@@ -58,11 +55,12 @@ class Run:
         """How many more good samples the config's `limit` allows this stream."""
         return min(MOST, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
-    def state(self, source_type, delivered, source, ended=False):
+    def state(self, config, delivered, source, ended=False):
         """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
         values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered}
         del values["resume"]
-        return {"version": VERSION, "source_type": source_type, **values, "ended": ended, "source": source}
+        of_config = {"source_type": config.source_type, "selection": selection(config)}
+        return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
 
 
 def begin(config, epoch, worker=0, workers=1):
@@ -104,7 +102,7 @@ def _restriped(states, now, config):
     if config.source_type != "file":
         raise ValueError(f"world_size: {what}: only the file source can be resumed with another number")
     by_stream = {s["rank"] + before * s["worker"]: s for s in states}
-    if sorted(by_stream) != list(range(streams)) or len(states) != streams:
+    if len(states) != streams or sorted(by_stream) != list(range(streams)):
         raise ValueError(f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)})")
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
@@ -120,33 +118,3 @@ def _restriped(states, now, config):
         left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)
         run.spent = plan.portion(config.limit, now.worker, now.workers) - plan.portion(left, now.stream, now.streams)
     return run
-
-
-def checked(states, config):
-    """The states, a list, copied and found to be of one kind, and of the config's. Raises ValueError."""
-    states = states if isinstance(states, list | tuple) else [states]
-    if not states:
-        raise ValueError("state: got an empty list")
-    found = []
-    for state in states:
-        if not isinstance(state, dict) or state.get("version") != VERSION:
-            raise ValueError(f"state: wanted what state_dict gave (version {VERSION}), got {state!r:.80}")
-        try:
-            state = json.loads(json.dumps(state))
-            if not all(isinstance(state[name], int) for name in (*NUMBERS, "ended")) or not isinstance(state["source"], dict | None):
-                raise TypeError
-            found.append(state)
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"state: damaged: {state!r:.80}") from None
-    for name in ("source_type", "epoch", "world_size", "workers", "shuffled", "drawn", "uneven"):
-        if len({state[name] for state in found}) > 1:
-            raise ValueError(f"state: the states are not of one run: they differ in {name}")
-    first = found[0]
-    if first["source_type"] != config.source_type:
-        raise ValueError(f"source_type: the state is of {first['source_type']!r}, the config of {config.source_type!r}")
-    config_has = {"random_sampling": config.source_config.random_sampling, "uneven": config.uneven, "seed": config.seed}
-    state_has = {"random_sampling": first["shuffled"], "uneven": first["uneven"], "seed": first["seed"]}
-    for name, value in config_has.items():
-        if state_has[name] != value and not (name == "seed" and None in (value, state_has[name])):
-            raise ValueError(f"{name}: {state_has[name]!r} when the state was taken, {value!r} in the config")
-    return found

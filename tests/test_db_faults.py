@@ -3,12 +3,15 @@
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import check_accounts, jpeg, read
 from faulty import answer, cut, drip, faulty, silent
 
 from datago import DatagoClient, SourceError
+from datago.sources.api import Api
+from datago.sources.pages import Pages
 
 pytestmark = pytest.mark.timeout(30)
 PICTURE = jpeg(40, 30)
@@ -207,6 +210,20 @@ def test_pages_that_are_not_pages(fault, said):  # D02
         with pytest.raises(SourceError, match=said):
             raise error
         assert server.count("/api/images/") <= 11
+
+
+def test_a_circle_of_many_pages_is_found_and_its_urls_are_not_kept():
+    most, long = 100, "x" * 2000
+    pages = [page(record(str(i)), next=f"/{i + 2 if i < most - 1 else most // 2}?{long}") for i in range(most)]
+    with serving(pages) as server:
+        api = Api(f"{server.url}/api/", KEY, "datago", 20, 1)
+        walk = Pages(api, SimpleNamespace(resume=None), [], 20)._walk(None)
+        for _ in range(most):
+            next(walk)
+        assert sum(map(len, walk.gi_frame.f_locals["visited"])) <= 16 * most
+        with pytest.raises(SourceError, match=f"page {most} leads back to one before"):
+            next(walk)
+        api.close()
 
 
 def test_nobody_at_the_api():

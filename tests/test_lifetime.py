@@ -4,10 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from conftest import config, jpeg
+
+from datago import DatagoClient
 
 HEAD = "import atexit, gc, json, os, signal, sys, threading, time\nfrom datago import DatagoClient\nconfig = json.loads(sys.argv[1])\n"
 # A source that never ends and never gives anything: what a dead network file system looks like.
@@ -175,3 +178,11 @@ else:
 """
     code, out, err, _ = run(script, pictures)
     assert code == 0 and out in ("refused\n", "fewer\n"), err
+
+
+def test_a_client_that_is_collected_in_a_thread_of_its_own(folder):
+    client = DatagoClient(config(folder))
+    client.start()
+    client._pass._threads.append(threading.current_thread())
+    client.stop()
+    assert client.stats()["in_flight"] == 0

@@ -1,6 +1,7 @@
 """memory_limit: what is in flight stays below it, nothing hangs because of it, and what never fits is a named failure."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -9,10 +10,11 @@ import time
 import numpy
 import pytest
 from conftest import config, jpeg, photo, png, read
+from database import until
 from test_sample import saved
 from test_shards import tar
 
-from datago import DatagoClient, SampleError
+from datago import DatagoBatchDataset, DatagoClient, SampleError, aspect_buckets
 
 MB = 1 << 20
 BIG = saved(numpy.full((1500, 2000, 3), 90, numpy.uint8))  # 9 MB of pixels; some 48 MB are reserved for it
@@ -133,4 +135,119 @@ def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
     begin = time.monotonic()
     client.stop()
     assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
+
+
+# ---- batches ----
+
+CROP = {"crop_and_resize": True, "default_image_size": 96, "downsampling_ratio": 8, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
+SIZES = aspect_buckets(96, 8, 0.5, 2.0)
+LARGEST = 4 * max(width * height for width, height in SIZES) * 3 * 4  # bytes of four pictures as float32
+LEAST = 2 * (len(SIZES) + 1) * LARGEST
+
+
+def shapes(folder, count):
+    """Pictures of all buckets and more, every eleventh of them broken."""
+    for i in range(count):
+        (folder / f"{i:03d}.jpg").write_bytes(b"no picture" if i % 11 == 5 else jpeg(60 + 13 * i % 97, 60 + 29 * i % 89, seed=i))
+    return config(folder)
+
+
+def shapes_in_a_shard(folder, count):
+    shapes(folder, count)
+    members = [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.jpg"))]
+    (folder / "s.tar").write_bytes(tar(members))
+    return {"source_type": "webdataset", "source_config": {"url": str(folder / "s.tar")}}
+
+
+def batches(source, limit, size=4, dtype="float32", image=CROP, ordered=False, **arguments):
+    top = {**source, "image_config": image, "memory_limit": limit, "ordered": ordered}
+    return DatagoBatchDataset(top, size, dtype=dtype, **arguments)
+
+
+def test_a_limit_that_does_not_hold_the_batches_is_refused(tmp_path):
+    def refused(least, **arguments):
+        with pytest.raises(ValueError, match=f"^memory_limit: got {least - 1}, wanted at least {least}: half of it is for batches"):
+            batches(config(tmp_path), least - 1, **arguments)
+        batches(config(tmp_path), least, **arguments)
+
+    refused(LEAST)
+    refused(LEAST // 4, dtype="uint8")
+    refused(LEAST // 4, dtype="float16", size=2)
+    refused(LEAST // 3, channels=1)
+    refused(2 * 4 * LARGEST, most_waiting=3)  # so many may be open at most
+    refused(2 * 2 * 10 * 64 * 32 * 3, size=10, dtype="uint8", image={"random_resized_crop": {"size": [64, 32]}})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("source", [shapes, shapes_in_a_shard])
+@pytest.mark.parametrize("arguments", [{}, {"most_waiting": 2}, {"remainder": "drop"}])
+def test_as_many_batches_as_fit(tmp_path, monkeypatch, source, ordered, arguments):
+    """The least limit there can be, more threads than it has room for, a reader that comes late: nobody waits for ever."""
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "16")
+    limit = 2 * 3 * LARGEST if "most_waiting" in arguments else LEAST
+    whole = {name for batch in batches(source(tmp_path, 200), None, ordered=ordered) for name in batch["id"]}
+    dataset = batches(source(tmp_path, 200), limit, ordered=ordered, **arguments)
+    found = []
+    for batch in dataset:
+        if len(found) < 12:
+            time.sleep(0.05)
+            memory = dataset._running.stats()["memory"]
+            assert memory["limit"] == limit and 0 < memory["in_flight"]
+        found += batch["id"]
+    stats = dataset._running.stats()
+    assert len(whole) == 182 and sorted([*found, *stats["dropped"]]) == sorted(whole) and stats["failed"] == 18
+    assert stats["memory"]["in_flight"] == 0 and (ordered or stats["memory"]["peak"] <= 1.25 * limit)
+    if ordered and not arguments:  # the limit changes no batch
+        assert found == [name for batch in batches(source(tmp_path, 200), None, ordered=True) for name in batch["id"]]
+
+
+@pytest.mark.timeout(60)
+def test_batches_that_wait_for_the_reader_count(tmp_path, monkeypatch):
+    """Eight workers and a reader that does not read: each of them would hold a full batch, and two are ready."""
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    for i in range(120):
+        (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(64, 64))
+    one = 4 * 64 * 64 * 3
+    for limit, most in ((2**30, 10), (16 * one, 8), (10 * one, 5)):
+        dataset = batches({**config(tmp_path), "samples_buffer_size": 8}, limit, dtype="uint8", image={"random_resized_crop": 64})
+        iterator = iter(dataset)
+        next(iterator)
+        until(lambda: dataset._running.stats()["memory"]["in_flight"] >= most * one)  # noqa: B023
+        assert sum(len(batch["id"]) for batch in iterator) == 116
+        memory = dataset._running.stats()["memory"]
+        assert memory["in_flight"] == 0 and most * one <= memory["peak"] <= limit
+
+
+ENCODED = """
+import json, re, sys
+from datago import DatagoBatchDataset
+def most():
+    return int(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+before = most()
+dataset = DatagoBatchDataset(json.loads(sys.argv[1]), 200)
+assert [len(batch["id"]) for batch in dataset] == [200]
+print(most() - before)
+"""
+
+
+def test_what_pictures_of_a_batch_were_decoded_from_goes_before_it_is_full(tmp_path):
+    (tmp_path / "s.tar").write_bytes(tar([(f"{i:03d}.jpg", jpeg() + bytes(MB)) for i in range(200)]))
+    top = {"source_type": "webdataset", "source_config": {"url": str(tmp_path / "s.tar")}, "image_config": {"random_resized_crop": 16}}
+    command = [sys.executable, "-c", ENCODED, json.dumps(top | {"memory_limit": 40 * MB})]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True, env={**os.environ, "DATAGO_MAX_TASKS": "2"})
+    assert int(done.stdout) < 80 * MB
+
+
+def test_stop_while_workers_wait_for_a_batch(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    for ordered in (False, True):
+        dataset = batches(shapes(tmp_path, 200), LEAST, ordered=ordered)
+        iterator = iter(dataset)
+        next(iterator)
+        time.sleep(0.3)
+        begin = time.monotonic()
+        iterator.close()
+        assert time.monotonic() - begin < 2 and dataset._running.stats()["in_flight"] == 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]

@@ -1,6 +1,7 @@
 """The shard index, and equal counts by it."""
 
 import json
+import time
 
 import pytest
 from conftest import opened
@@ -8,7 +9,7 @@ from test_shard_order import PIXEL, flat, ids, shards, write_index
 from test_shards import tar
 from test_webdataset import config, read, server  # noqa: F401
 
-from datago import SourceError
+from datago import DatagoClient, SourceError
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
@@ -49,6 +50,19 @@ def test_what_fails_is_replaced_where_counts_are_promised(tmp_path):
     top = config(tmp_path / "*.tar", uneven="drop", shard_index=write_index(tmp_path, lists), rank=0, world_size=2)
     found, stats = read(top)
     assert len(found) == 10 and len({sample.id for sample in found}) == 8 and stats["failures"]["unsupported"] >= 2
+
+
+@pytest.mark.parametrize("uneven, rank", [("drop", 0), ("pad", 1)])
+def test_no_shard_is_opened_again_where_nothing_fails(tmp_path, server, uneven, rank):  # noqa: F811
+    lists = shards(tmp_path, [5, 6, 5, 6])
+    index = write_index(tmp_path, lists)
+    top = config(server.url + "/{000000..000003}.tar", uneven=uneven, shard_index=index, rank=rank, world_size=2)
+    with DatagoClient(top) as client:
+        for _ in range(10 if uneven == "drop" else 12):
+            client.get_sample(timeout=20)
+        time.sleep(0.2)  # in which they could be
+        assert client.get_sample(timeout=20) is None
+    assert sorted(path for path, _ in server.seen) == [f"/{s:06d}.tar" for s in range(rank, 4, 2)]
 
 
 def test_an_index_that_is_wrong(tmp_path):

@@ -1,5 +1,6 @@
 """The pages of the database: asked for in a thread of their own, one ahead, and checked."""
 
+import hashlib
 import queue
 import threading
 import time
@@ -117,9 +118,9 @@ class Pages:
             yield records, page_url
             if following is None:
                 return
-            visited.add(url)
+            visited.add(_digest(url))
             url, params = self._follow(following, page_url, number), None
-            if url in visited:
+            if _digest(url) in visited:
                 raise SourceValueError(f"page {number} leads back to one before: {redacted(url)}")
 
     def _follow(self, following, page_url, number):
@@ -181,6 +182,11 @@ class Pages:
                 fill = len(answer[0]) / self._config.page_size
                 change = 1 / 2 if fill >= 1 else 2 if fill > 1 / 16 else 16
                 share = min(1, change * (share or (1 if fill >= 1 else HOSTED_SHARE)))
+
+
+def _digest(url):
+    """What is remembered of a url: a walk may have millions of them, each as long as its filters."""
+    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _prefixes(share):
