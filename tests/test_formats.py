@@ -9,7 +9,7 @@ from PIL import Image, features
 from test_buckets import TINY
 from test_sample import saved
 
-from datago import DatagoClient
+from datago import DatagoClient, SampleError
 
 
 def one(tmp_path, data, name="a.png", **image_config):
@@ -244,6 +244,24 @@ def test_a_jpeg_that_needs_no_change_passes_through(tmp_path):
     (tmp_path / "b.png").write_bytes(data)
     _, stats = read(config(tmp_path, image_config=settings))
     assert stats["failures"] == {"truncated": 1}
+
+
+def test_a_jpeg_with_a_fault_does_not_pass_through(tmp_path):
+    """Its end marker stands where it should. What would be refused elsewhere is refused, what would be patched up is, and counted."""
+    whole = jpeg(64, 64)
+    settings = {"pre_encode_images": True, "encode_format": "jpeg"}
+    middle = (whole.index(b"\xff\xda") + len(whole)) // 2
+    damaged = whole[:middle] + b"\xff\0" * 8 + whole[middle:]  # no code is all ones
+    (tmp_path / "damaged.jpg").write_bytes(damaged)
+    samples, stats = read(config(tmp_path, image_config=settings))
+    assert stats["damaged"] == 1 and bytes(samples[0].image.data) != damaged
+    with pytest.raises(SampleError, match="corrupt: jpeg: entropy-coded data is damaged"):
+        read(config(tmp_path, image_config={**settings, "on_damaged": "error"}, on_error="raise"))
+    (tmp_path / "damaged.jpg").write_bytes(whole.replace(b"\xff\xdb", b"\xff\xfe"))  # without its quantization tables
+    with pytest.raises(SampleError, match="corrupt: jpeg: Quantization table"):
+        read(config(tmp_path, image_config=settings, on_error="raise"))
+    image = one(tmp_path, whole[:-2], **settings)  # only that is missing: Pillow would refuse the file as it came
+    assert bytes(image.data) != whole[:-2] and image.to_pil_image().convert("RGB").size == (64, 64)
 
 
 def test_encoding_keeps_pil_readers_working(tmp_path):
