@@ -232,6 +232,17 @@ def test_encode_jpeg_of_what_jpeg_has_not(tmp_path, data):
     assert numpy.abs(array.astype(int) - flat).mean() < 12 and array.shape == flat.shape
 
 
+@pytest.mark.parametrize("data", [b"\xff", b"\xff\xd8", b"G", b"\0\0\1"])
+def test_tiny_files_are_of_no_format(tmp_path, data):
+    with pytest.raises(SampleError, match="unsupported: no image format begins with the bytes %02x" % data[0]):
+        one(tmp_path, data)
+
+
+def test_floating_point_pixels_are_not_called_damaged(tmp_path):
+    with pytest.raises(SampleError, match="unsupported: TIFF: pixels are floating point numbers"):
+        one(tmp_path, saved(numpy.zeros((4, 4), numpy.float32), "TIFF"))
+
+
 def test_a_jpeg_that_needs_no_change_passes_through(tmp_path):
     data = jpeg(64, 64)
     settings = {"pre_encode_images": True, "encode_format": "jpeg"}
