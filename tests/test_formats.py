@@ -234,7 +234,7 @@ def test_encode_jpeg_of_what_jpeg_has_not(tmp_path, data):
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xff\xd8", b"G", b"\0\0\1"])
 def test_tiny_files_are_of_no_format(tmp_path, data):
-    with pytest.raises(SampleError, match="unsupported: no image format begins with the bytes %02x" % data[0]):
+    with pytest.raises(SampleError, match=f"unsupported: no image format begins with the bytes {data[0]:02x}"):
         one(tmp_path, data)
 
 

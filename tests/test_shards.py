@@ -76,13 +76,13 @@ def test_suffixes_in_the_config_are_in_any_case():
     members = [("a.png", J), ("a.JPG", J), ("a.Left.Seg.png", J), ("a.right.jpg", J)]
     for reference, main in (("JPG", "jpg"), (".jpeg", "jpg"), ("right.jpg", "right.jpg"), ("PNG", "png")):
         reader = ShardReader("s.tar", reference, ["SEG"])
-        entry = [entry for batch in reader.read(blocks(tar(members))) for entry in batch][0]
+        entry = next(entry for batch in reader.read(blocks(tar(members))) for entry in batch)
         others = [name.partition(".")[2].lower() for role, name, _ in entry.images if role == "additional"]
         assert sorted(others) == sorted({"jpg", "png", "right.jpg"} - {main})
         assert [name for role, name, _ in entry.images if role == "mask"] == ["left.seg"]
     for given, name in (("left.seg", "left.seg"), ("seg.png", "left.seg"), (".left", "left.seg"), ("right.jpg", "right")):
         reader = ShardReader("s.tar", "jpg", [given])
-        entry = [entry for batch in reader.read(blocks(tar(members))) for entry in batch][0]
+        entry = next(entry for batch in reader.read(blocks(tar(members))) for entry in batch)
         assert [name for role, name, _ in entry.images if role == "mask"] == [name]
 
 

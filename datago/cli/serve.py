@@ -15,8 +15,8 @@ them:
                      NAME with "image" in it gets "latent_" in front.
 
 A file belongs to the image with the shortest name that its own begins with: a.mask.png to a.jpg, where that exists.
-Passed over are names that begin with a dot, links to folders, links to files outside FOLDER, and compressed shards. An image whose header cannot be
-read is served, with null for its size.
+Passed over are names that begin with a dot, links to folders, links to files outside FOLDER, and compressed shards. An
+image whose header cannot be read is served, with null for its size.
 
 An image's id is its path without the suffix, where that is made of letters, digits, "-" and "_"; else these are kept
 and a hash of the path is added. A shard counts as a folder. Starting again brings the index up to date.
