@@ -23,7 +23,8 @@ cdef bint budget_take_encoded(Budget *budget, uint64_t number, uint64_t bytes) n
     if not budget.limit:
         return True
     pthread_mutex_lock(&budget.lock)
-    while (not budget.stopped and budget.encoded and budget.encoded + bytes > budget.limit // 2
+    while (not budget.stopped and (budget.encoded and budget.encoded + bytes > budget.limit // 2
+                                   or budget.pixels and budget.encoded + budget.pixels + bytes > budget.limit)
            and not (budget.ordered and number == budget.turn)):
         dg_cond_wait(&budget.changed, &budget.lock, dg_now() + 3600)
     return taken(budget, bytes, 0)

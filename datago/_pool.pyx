@@ -117,6 +117,8 @@ cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept no
         return True
     if engine.budget.limit and stat(part.path, &facts) == 0:
         item.encoded = min(<uint64_t>facts.st_size, engine.max_file_bytes)
+        if never_fits(engine, item, &item.encoded):
+            return False
         if not budget_take_encoded(&engine.budget, item.number, item.encoded):
             item.encoded = 0
             dg_fail(&item.error, DG_CANCELLED, "stopped")
@@ -124,6 +126,16 @@ cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept no
     if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
         return False
     part.data.buf, part.data.len = scratch.data, size
+    return True
+
+
+cdef bint never_fits(Engine *engine, Item *item, uint64_t *encoded) noexcept nogil:
+    """Whether encoded bytes alone are beyond memory_limit: then the item fails, and takes none."""
+    cdef uint64_t limit = engine.budget.limit
+    if not limit or encoded[0] <= limit:
+        return False
+    dg_fail(&item.error, DG_TOO_LARGE, "%llu bytes, memory_limit is %llu", <unsigned long long>encoded[0], <unsigned long long>limit)
+    encoded[0] = 0
     return True
 
 
@@ -255,6 +267,7 @@ cdef void wait_for_credit(Engine *engine) noexcept nogil:
 
 cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
+    cdef uint64_t encoded = 0
     cdef int i
     pthread_mutex_lock(&engine.lock)
     wait_for_credit(engine)
@@ -263,9 +276,13 @@ cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     engine.seen += 1
     pthread_mutex_unlock(&engine.lock)
     for i in range(item.part_count):
-        item.encoded += item.parts[i].data.len
-    if budget_take_encoded(&engine.budget, item.number, item.encoded) and ring_push(engine.work, item, -1) == RING_OK:
-        return True
+        encoded += item.parts[i].data.len
+    never_fits(engine, item, &encoded)
+    if budget_take_encoded(&engine.budget, item.number, encoded):
+        item.encoded = encoded
+        if ring_push(engine.work, item, -1) == RING_OK:
+            return True
+        budget_give_back(&engine.budget, encoded, 0)
     pthread_mutex_lock(&engine.lock)
     engine.seen -= 1
     pthread_mutex_unlock(&engine.lock)
@@ -281,6 +298,7 @@ cdef void discard(Engine *engine, Item *item) noexcept:
     pthread_mutex_lock(&engine.lock)
     engine.skipped += samples_of(item)
     pthread_mutex_unlock(&engine.lock)
+    budget_give_back(&engine.budget, item.encoded, item.pixels)
     item_free(item)
 
 

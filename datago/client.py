@@ -295,6 +295,7 @@ class DatagoClient:
     def metrics(self, **labels: str) -> str:
         """`stats()` as OpenMetrics text, for Prometheus and its kin: families datago_…, with `labels` on every sample.
 
-        It is for the body of an answer of the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+        It is for the body of an answer of the type `application/openmetrics-text; version=1.0.0; charset=utf-8`. Raises ValueError:
+        a label's name is none that OpenMetrics has, or one of ours (outcome, reason, ring, side).
         """
         return metrics.openmetrics(self.stats(), labels)

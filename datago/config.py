@@ -4,8 +4,8 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 """
 
 import json
-import math
 import os
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -23,11 +23,11 @@ def integer(least, most=MOST):
     return check, f"an integer of at least {least}" if most == MOST else f"an integer from {least} to {most}"
 
 
-def number(above):
+def number(above, most=sys.float_info.max):
     def check(value):
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > above
+        return isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most
 
-    return check, f"a number above {above}"
+    return check, f"a number above {above}" + (f", at most {most}" if most < sys.float_info.max else "")
 
 
 def choice(*names):
@@ -36,7 +36,7 @@ def choice(*names):
 
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != ""), "a path"
+PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsdecode(value) != "" and "\0" not in os.fsdecode(value)), "a path"
 PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
@@ -46,7 +46,8 @@ YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "fal
 RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
 WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
 POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
-SECONDS = (lambda value: value == 0 or number(0)[0](value)), "a number of at least 0"
+SECONDS = number(0, 10**6)
+PERIOD = (lambda value: value == 0 or SECONDS[0](value)), "0, or " + SECONDS[1]
 UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
 
 
@@ -73,7 +74,7 @@ TOP = {
     "on_error": (POLICY, "skip"),
     "max_file_bytes": (integer(1), 2**30),
     "memory_limit": (integer(1), None),
-    "log_period": (SECONDS, 0),
+    "log_period": (PERIOD, 0),
     "seed": (integer(0, 2**64 - 1), None),
     "epoch": (integer(0), 0),
     "ordered": (BOOL, False),
@@ -95,7 +96,7 @@ SOURCES = {
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
         **dict.fromkeys(("return_latents", "api_url", "api_key"), (TEXT, "")),
         "max_connections": (integer(1, 2**12), 64),
-        "read_timeout": (number(0), 20), "page_timeout": (number(0), 120), "user_agent": (TEXT, "datago"), **RANKS,
+        "read_timeout": (SECONDS, 20), "page_timeout": (SECONDS, 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
     "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, None), **RANKS},
     "webdataset": {
@@ -107,7 +108,7 @@ SOURCES = {
         "shuffle_buffer": (integer(0, 2**24), 0),
         "concurrent_downloads": (integer(0, 1024), 0),
         "auth_token": (TEXT, ""),
-        "timeout": (number(0), 30.0),
+        "timeout": (SECONDS, 30.0),
         "shard_index": (PATH, None),
         "cache_dir": (PATH, None),
         "cache_size": (integer(1), 2**37),

@@ -40,13 +40,16 @@ def decode(data, max_pixels, most):
                 _silence_libtiff()
             image.load()  # this turns a TIFF already, and its EXIF then says so
             orientation = image.getexif().get(0x0112, 1)
+            if image.mode == "F":
+                return Failure("", "unsupported", f"{image.format}: pixels are floating point numbers of no known range")
             pixels, channels, depth = _samples(image)
             return pixels, *image.size, channels, depth, orientation if orientation in range(1, 9) else 1
     except UnidentifiedImageError:
         prefix = bytes(data[:16])  # what plugins decide by whether to try
         for name, (_, accept) in Image.OPEN.items():
-            if accept is not None and accept(prefix) is True:
-                return Failure("", "corrupt", f"{name}: its header is damaged")
+            with contextlib.suppress(Exception):  # some look at bytes that a tiny file has not
+                if accept is not None and accept(prefix) is True:
+                    return Failure("", "corrupt", f"{name}: its header is damaged")
         return Failure("", "unsupported", "")
     except Image.DecompressionBombError as error:
         return Failure("", "too_large", str(error))
@@ -112,6 +115,4 @@ def _samples(image):
         return image.convert("L").tobytes(), 1, 8
     if mode in ("1", "L", "LA", "La"):
         return image.convert("LA").tobytes(), 2, 8
-    if mode in ("F",):
-        raise ValueError("pixels are floating point numbers of no known range")
     return image.convert("RGB").tobytes(), 3, 8

@@ -2,7 +2,7 @@
 
 import reprlib
 
-from datago.sources.addresses import redact, scheme_of
+from datago.sources.addresses import bare, redact, scheme_of
 
 SECRETS = {"api_key", "auth_token"}
 ADDRESSES = {"url", "api_url"}
@@ -23,7 +23,7 @@ class Address(str):
     __slots__ = ()
 
     def __repr__(self):
-        return repr(redact(self))
+        return repr(bare(self))
 
 
 def hidden(key, value):

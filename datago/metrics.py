@@ -1,5 +1,8 @@
 """stats() for those who watch: one line for a log, and OpenMetrics text."""
 
+import re
+
+OWN_LABELS = "outcome", "reason", "ring", "side"
 # family: (type, help, function of stats() that gives (labels, value) pairs)
 FAMILIES = {
     "datago_samples": ("counter", "Items of this pass, by what became of them.",
@@ -28,6 +31,10 @@ def by_ring(stats, key, **labels):
 
 def openmetrics(stats, labels):
     """The text exposition of https://prometheus.io/docs/specs/om/open_metrics_spec/ ; `labels` are put on every sample."""
+    for name in labels:
+        if not re.fullmatch(r"(?!__)[A-Za-z_][A-Za-z0-9_]*", name) or name in OWN_LABELS:
+            wanted = f"letters, digits and _, none of {', '.join(OWN_LABELS)}"
+            raise ValueError(f"metrics: got the label {name!r}, wanted {wanted}")
     lines = []
     for family, (kind, about, values) in FAMILIES.items():
         lines += [f"# TYPE {family} {kind}", f"# HELP {family} {about}"]

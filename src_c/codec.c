@@ -117,8 +117,8 @@ dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const 
     return dg_jpeg_fit(codec->jpeg, data, size, options, plan, image, damaged, error);
 }
 
-dg_status dg_codec_jpeg_components(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                                   int *components, dg_error *error)
+dg_status dg_codec_jpeg_check(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                              int *components, dg_error *error)
 {
-    return dg_jpeg_components(codec->jpeg, data, size, options, components, error);
+    return dg_jpeg_check(codec->jpeg, data, size, options, components, error);
 }

@@ -53,8 +53,8 @@ dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_
 dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
                        const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
 
-/* How many components a JPEG has, by libjpeg's reading of its header. */
-dg_status dg_codec_jpeg_components(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                                   int *components, dg_error *error);
+/* How many components a JPEG without fault has: see dg_jpeg_check. */
+dg_status dg_codec_jpeg_check(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+                              int *components, dg_error *error);
 
 #endif

@@ -254,15 +254,25 @@ dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const 
     return error->status;
 }
 
-dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
-                             dg_error *error)
+dg_status dg_jpeg_check(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
+                        dg_error *error)
 {
-    memset(&jpeg->info, 0, sizeof jpeg->info);
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    memset(info, 0, sizeof *info);
     error->status = DG_OK;
+    *components = 0;
     if (setjmp(jpeg->escape) == 0) {
         dg_jpeg_open(jpeg, data, size, options, error);
-        *components = jpeg->info.num_components;
+        info->scale_denom = 8;
+        info->out_color_space = info->jpeg_color_space;
+        jpeg_start_decompress(info);
+        JSAMPROW row = dg_jpeg_reserve(jpeg, &jpeg->band, (size_t)info->output_width * (size_t)info->output_components);
+        while (info->output_scanline < info->output_height)
+            jpeg_read_scanlines(info, &row, 1);
+        jpeg_finish_decompress(info); /* reads on to the end marker */
+        if (!jpeg->ended && !jpeg->damaged)
+            *components = info->num_components;
     }
-    jpeg_destroy_decompress(&jpeg->info);
+    jpeg_destroy_decompress(info);
     return error->status;
 }

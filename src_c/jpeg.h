@@ -38,9 +38,10 @@ static inline int dg_jpeg_ends(const uint8_t *data, size_t size)
 dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
 
-/* Reads the header only: the number of components. */
-dg_status dg_jpeg_components(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
-                             dg_error *error);
+/* Reads the whole file, at an eighth of its size, and keeps no pixel: `*components` is their number, 0 where something is missing,
+ * be it the end marker, or cannot be right, whatever the options accept. */
+dg_status dg_jpeg_check(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
+                        dg_error *error);
 
 /* Encodes 8-bit grey or RGB (step 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
 dg_status dg_jpeg_encode(dg_heap *heap, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);

@@ -205,23 +205,16 @@ dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, co
     return finish(worker, orientation, 0, role, options, crop, picture, error);
 }
 
-/* A JPEG that would only be decoded to be encoded again: the file itself is the result. That it is whole is taken from its end
- * marker where that stands last; else it is decoded to see. */
+/* A JPEG that would only be decoded to be encoded again: the file itself is the result, if it is without fault. What is not, is
+ * refused, or patched up and encoded, as everywhere. */
 static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, const dg_header *header,
                           const dg_process_options *options, dg_picture *picture, dg_error *error)
 {
     int components;
-    dg_image image;
-    if (dg_codec_jpeg_components(worker->codec, data, size, &options->decode, &components, error) != DG_OK)
+    if (dg_codec_jpeg_check(worker->codec, data, size, &options->decode, &components, error) != DG_OK)
         return 0;
     if (components != 3 && (components != 1 || options->rgb8))
         return 0;
-    if (!dg_jpeg_ends(data, size)) {
-        if (dg_codec_decode(worker->codec, data, size, DG_FORMAT_JPEG, &options->decode, &image, &picture->damaged, error)
-            != DG_OK)
-            return 0;
-        dg_image_free(&image);
-    }
     if (dg_buffer_alloc(worker->heap, size, &picture->image.buffer) != DG_OK)
         return 0;
     memcpy(picture->image.buffer.data, data, size);

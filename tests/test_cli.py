@@ -133,6 +133,20 @@ def test_one_line_and_status_1(text, said, tmp_path):
     assert datago("bench", path, "--json", status=1) == ("", said.replace("PATH", str(path)).replace("check:", "bench:"))
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--seconds", "nan", "argument --seconds: got 'nan', wanted a number above 0"),
+        ("--seconds", "0", "argument --seconds: got '0', wanted a number above 0"),
+        ("--image-config", "{x", "argument --image-config: not JSON: Expecting property name"),
+        ("--compare", "dali", "argument --compare: got 'dali', wanted torch, webdataset, or both with a comma"),
+    ],
+)
+def test_options_say_what_they_want(folder, option, value, said):
+    out, err = datago("bench", folder, option, value, status=2)
+    assert out == "" and said in err
+
+
 def test_what_is_printed_has_no_secret(shards, tmp_path):
     secret = "s3cr3t"
     path = tmp_path / "config.json"
@@ -155,6 +169,7 @@ def test_bench_times_every_stage(folder, shards):
     out, err = datago("bench", folder, "--seconds", 0.1, "--json", "--image-config", json.dumps(CROP), "--pil")
     found = json.loads(out)
     assert err == "" and out.count("\n") == 1 and list(found["stages"]) == list(STAGES)
+    assert found["stages"]["stream"]["failed"] > 0  # in one of the passes, if not in the last one, which is broken off
     for row in found["stages"].values():
         assert row["n"] > 0 and row["images/s"] > 0 and row["CPU ms"] >= 0 and row["first ms"] > 0 and row["MB"] > 5
     assert found["threads"] >= 1 and found["bottleneck"]["stage"] in STAGES[:-1] and found["compare"] == {}

@@ -9,7 +9,7 @@ from PIL import Image, features
 from test_buckets import TINY
 from test_sample import saved
 
-from datago import DatagoClient
+from datago import DatagoClient, SampleError
 
 
 def one(tmp_path, data, name="a.png", **image_config):
@@ -232,6 +232,17 @@ def test_encode_jpeg_of_what_jpeg_has_not(tmp_path, data):
     assert numpy.abs(array.astype(int) - flat).mean() < 12 and array.shape == flat.shape
 
 
+@pytest.mark.parametrize("data", [b"\xff", b"\xff\xd8", b"G", b"\0\0\1"])
+def test_tiny_files_are_of_no_format(tmp_path, data):
+    with pytest.raises(SampleError, match=f"unsupported: no image format begins with the bytes {data[0]:02x}"):
+        one(tmp_path, data)
+
+
+def test_floating_point_pixels_are_not_called_damaged(tmp_path):
+    with pytest.raises(SampleError, match="unsupported: TIFF: pixels are floating point numbers"):
+        one(tmp_path, saved(numpy.zeros((4, 4), numpy.float32), "TIFF"))
+
+
 def test_a_jpeg_that_needs_no_change_passes_through(tmp_path):
     data = jpeg(64, 64)
     settings = {"pre_encode_images": True, "encode_format": "jpeg"}
@@ -244,6 +255,24 @@ def test_a_jpeg_that_needs_no_change_passes_through(tmp_path):
     (tmp_path / "b.png").write_bytes(data)
     _, stats = read(config(tmp_path, image_config=settings))
     assert stats["failures"] == {"truncated": 1}
+
+
+def test_a_jpeg_with_a_fault_does_not_pass_through(tmp_path):
+    """Its end marker stands where it should. What would be refused elsewhere is refused, what would be patched up is, and counted."""
+    whole = jpeg(64, 64)
+    settings = {"pre_encode_images": True, "encode_format": "jpeg"}
+    middle = (whole.index(b"\xff\xda") + len(whole)) // 2
+    damaged = whole[:middle] + b"\xff\0" * 8 + whole[middle:]  # no code is all ones
+    (tmp_path / "damaged.jpg").write_bytes(damaged)
+    samples, stats = read(config(tmp_path, image_config=settings))
+    assert stats["damaged"] == 1 and bytes(samples[0].image.data) != damaged
+    with pytest.raises(SampleError, match="corrupt: jpeg: entropy-coded data is damaged"):
+        read(config(tmp_path, image_config={**settings, "on_damaged": "error"}, on_error="raise"))
+    (tmp_path / "damaged.jpg").write_bytes(whole.replace(b"\xff\xdb", b"\xff\xfe"))  # without its quantization tables
+    with pytest.raises(SampleError, match="corrupt: jpeg: Quantization table"):
+        read(config(tmp_path, image_config=settings, on_error="raise"))
+    image = one(tmp_path, whole[:-2], **settings)  # only that is missing: Pillow would refuse the file as it came
+    assert bytes(image.data) != whole[:-2] and image.to_pil_image().convert("RGB").size == (64, 64)
 
 
 def test_encoding_keeps_pil_readers_working(tmp_path):

@@ -99,6 +99,15 @@ def test_what_never_fits_is_a_failure(tmp_path, data, most):
     assert len(samples) == 2 and stats["memory"]["peak"] >= most
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_files_beyond_the_limit_are_not_even_read(tmp_path, ordered):
+    for i in range(4):
+        (tmp_path / f"{i}.bmp").write_bytes(saved(photo(900, 700), "BMP"))
+    (tmp_path / "9.jpg").write_bytes(jpeg(16, 16))
+    samples, stats = read(config(tmp_path, memory_limit=MB, ordered=ordered))
+    assert len(samples) == 1 and stats["failures"] == {"too_large": 4} and stats["memory"]["peak"] <= MB
+
+
 def test_a_jpeg_that_is_resampled_while_it_is_decoded_costs_little(tmp_path):
     (tmp_path / "x.jpg").write_bytes(saved(numpy.full((2000, 3000, 3), 90, numpy.uint8), "JPEG"))
     crop = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
@@ -134,7 +143,7 @@ def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
     time.sleep(0.3)
     begin = time.monotonic()
     client.stop()
-    assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == 0
+    assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == client.stats()["memory"]["in_flight"] == 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
 
 

@@ -37,6 +37,13 @@ def test_openmetrics(folder):
     assert all(name.startswith("datago_") for name, *_ in found)
 
 
+@pytest.mark.parametrize("label", ["a-b", "1a", "", "__a", "ring", "é"])
+def test_labels_that_would_spoil_the_text(folder, label):
+    """Whoever reads it would refuse the whole of it, or two labels would be one."""
+    with pytest.raises(ValueError, match="metrics: got the label"):
+        DatagoClient(config(folder)).metrics(**{label: "x"})
+
+
 def test_a_line_every_period(tmp_path, caplog):
     for i in range(10):
         (tmp_path / f"{i}.jpg").write_bytes(jpeg())

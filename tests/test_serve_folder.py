@@ -103,6 +103,21 @@ def test_shards(tmp_path, style):
     assert "no.tar" in server.log and "hidden: " in server.log
 
 
+def test_links_that_lead_out(tmp_path):
+    root = tmp_path / "root"
+    picture(root / "a.jpg")
+    picture(tmp_path / "outside.jpg")
+    (tmp_path / "root2.txt").write_text("not below root, though its path begins like that")
+    (root / "inside.jpg").symlink_to(root / "a.jpg")
+    (root / "outside.jpg").symlink_to(tmp_path / "outside.jpg")
+    (root / "a.txt").symlink_to(tmp_path / "root2.txt")
+    with serve(root) as server:
+        assert sorted(server.ids()) == ["a", "inside"] and server.image("a")["attributes"] == {}
+    assert "link out of the folder (see --follow-links): 2 (first: a.txt)" in server.log
+    with serve(root, "--follow-links") as server:
+        assert sorted(server.ids()) == ["a", "inside", "outside"] and "caption" in server.image("a")["attributes"]
+
+
 def test_hostile_folder(tmp_path, database):
     """Nothing that lies in a folder keeps the rest from being served."""
     root = tmp_path / "root"

@@ -170,6 +170,22 @@ def test_every_sample_once_over_ranks_and_workers(tmp_path, world, workers, opti
     assert sorted(flat(parts(config(tmp_path / "*.tar", shard_index=index, **options), world, workers))) == sorted(flat(lists))
 
 
+def test_ranks_agree_on_samples_wherever_the_shards_lie(tmp_path):
+    """Three ranks, three machines, two shards: each mounts them somewhere else, and one sample is broken. What would be a query or
+    fragment of a url is a part of a path."""
+    found, failed = [], []
+    for rank, name in enumerate(("a", "mnt/other", "b?c#d")):
+        (folder := tmp_path / name).mkdir(parents=True)
+        wanted = flat(shards(folder, [30, 40]))
+        (folder / "000000.tar").write_bytes(tar([("s0_0.png", b""), *((f"s0_{i}.png", PIXEL) for i in range(1, 30))]))
+        client = DatagoClient(config(str(folder / "{000000..000001}.tar"), rank=rank, world_size=3))
+        samples = list(client)
+        found += [sample.id for sample in samples]
+        assert {sample.source for sample in samples} == {str(folder / "000000.tar"), str(folder / "000001.tar")}
+        failed += [failure["name"] for failure in client.stats()["last_failures"]]
+    assert sorted(found) == sorted(set(wanted) - {"s0_0"}) and len(failed) == 1
+
+
 def test_a_common_seed_gives_a_rank_other_shards_in_other_epochs(tmp_path):
     shards(tmp_path, [1] * 12)
     runs = [set(ids(config(tmp_path / "*.tar", seed=1, epoch=epoch, rank=0, world_size=2))[0]) for epoch in range(3)]

@@ -9,6 +9,7 @@ import tracemalloc
 
 import pytest
 from conftest import jpeg
+from conftest import read as stream
 
 from datago.sources.remote import open_stream
 from datago.sources.shards import ShardReader, split_name
@@ -69,6 +70,46 @@ def test_a_standard_shard(size):
 ])
 def test_names(name, wanted):
     assert split_name(name) == wanted
+
+
+def test_suffixes_in_the_config_are_in_any_case():
+    members = [("a.png", J), ("a.JPG", J), ("a.Left.Seg.png", J), ("a.right.jpg", J)]
+    for reference, main in (("JPG", "jpg"), (".jpeg", "jpg"), ("right.jpg", "right.jpg"), ("PNG", "png")):
+        reader = ShardReader("s.tar", reference, ["SEG"])
+        entry = next(entry for batch in reader.read(blocks(tar(members))) for entry in batch)
+        others = [name.partition(".")[2].lower() for role, name, _ in entry.images if role == "additional"]
+        assert sorted(others) == sorted({"jpg", "png", "right.jpg"} - {main})
+        assert [name for role, name, _ in entry.images if role == "mask"] == ["left.seg"]
+    for given, name in (("left.seg", "left.seg"), ("seg.png", "left.seg"), (".left", "left.seg"), ("right.jpg", "right")):
+        reader = ShardReader("s.tar", "jpg", [given])
+        entry = next(entry for batch in reader.read(blocks(tar(members))) for entry in batch)
+        assert [name for role, name, _ in entry.images if role == "mask"] == [name]
+
+
+def test_nothing_is_overwritten_in_silence():
+    """Two members with one field, and two masks with one name."""
+    other = jpeg(8, 8)
+    entries, failures, skips = read(tar([("a.jpg", J), ("a.JPG", other), ("a.seg.jpg", J), ("a.seg.png", other)]))
+    assert [(role, name, bytes(data)) for role, name, data in entries[0].images] == [
+        ("image", None, other), ("mask", "seg", J), ("mask", "seg.png", other)
+    ]
+    assert failures == [] and skips == {"repeated member": 1}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: pytest.importorskip("zstandard").compress(data)])
+def test_compression_is_seen_in_bytes_that_come_one_by_one(pack):
+    data = pack(tar(standard()))
+    reader = ShardReader("s.tar", "jpg", [])
+    found = [e for batch in reader.read(iter([data[:1], data[1:2], data[2:3], data[3:]])) for e in batch]
+    assert len(found) == 6 and all(hasattr(entry, "images") for entry in found)
+
+
+def test_the_largest_member_is_the_configs(tmp_path):
+    (tmp_path / "s.tar").write_bytes(tar([("a.jpg", J), ("a.txt", b"x"), ("b.jpg", J + bytes(5000)), ("c.jpg", J), ("c.npy", bytes(5000))]))
+    source = {"source_type": "webdataset", "source_config": {"url": str(tmp_path / "s.tar")}, "max_file_bytes": 4000}
+    samples, stats = stream(source)
+    assert sorted(sample.id for sample in samples) == ["a", "c"] and stats["failures"] == {"too_large": 1}
+    assert stats["last_failures"][0]["text"] == "jpg: larger than max_file_bytes, which is 4000" and stats["skips"] == {"large member": 1}
 
 
 def test_fields_of_one_sample():

@@ -13,6 +13,7 @@ the page cache what fits. A rate counts from the first sample on; "first" is the
 "peak MB" of a DataLoader adds up its processes, what they share counted in each.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -28,8 +29,8 @@ COMPARED = {"torch": "file", "webdataset": "webdataset"}  # package: the source_
 def add_arguments(parser):
     add = parser.add_argument
     add("source", metavar="SOURCE", help="a config (*.json), a folder, or shards")
-    add("--seconds", type=float, default=3, help="for each stage (default: %(default)s)")
-    add("--image-config", type=json.loads, metavar="JSON", help="in place of the config's")
+    add("--seconds", type=_seconds, default=3, help="for each stage (default: %(default)s)")
+    add("--image-config", type=_json, metavar="JSON", help="in place of the config's")
     add("--pil", action="store_true", help="read PIL images, as get_sample_auto_convert gives them")
     add(
         "--compare", type=_packages, default=[], metavar="PACKAGES",
@@ -40,9 +41,25 @@ def add_arguments(parser):
 
 def _packages(text):
     names = text.split(",")
-    if unknown := set(names) - set(COMPARED):
-        raise ValueError(unknown)
+    if set(names) - set(COMPARED):
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted {', '.join(COMPARED)}, or both with a comma")
     return names
+
+
+def _json(text):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+
+
+def _seconds(text):
+    try:
+        if 0 < float(text) < 1e6:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"got {text!r}, wanted a number above 0")
 
 
 def run(options):

@@ -56,12 +56,14 @@ def cpu():
 
 
 def stream(config, seconds=float("inf"), passes=None, pil=False):
-    """A client's samples, pass after pass until `seconds` are over or `passes` done: a row, and what became of all in the last."""
+    """A client's samples, pass after pass until `seconds` are over or `passes` done: a row, how many failed, and what the last pass
+    says of itself."""
     meter = Meter(seconds)
     from datago import DatagoClient
 
     client = DatagoClient(json.dumps(config))
     get, going, before = client.get_sample_auto_convert if pil else client.get_sample, True, -1
+    stats, failed = {}, 0
     while going and before != meter.count and passes != 0:  # a pass that brings nothing is not begun again
         before = meter.count
         passes = passes and passes - 1
@@ -70,8 +72,10 @@ def stream(config, seconds=float("inf"), passes=None, pil=False):
         while going and (sample := get()) is not None:
             image = sample["image"] if pil else sample.image  # noqa: F841 - kept until the next, as a trainer would
             going = meter.add()
-    stats = client.stats() if hasattr(client, "stats") else {}
-    row = {**meter.row(), **{key: stats[key] for key in ("failed", "bottleneck", "threads") if key in stats}}
+        stats = client.stats() if hasattr(client, "stats") else {}
+        failed += stats.get("failed", 0)
+    row = {**meter.row(), **({"failed": failed} if stats else {})}
+    row.update({key: stats[key] for key in ("bottleneck", "threads") if key in stats})
     client.stop()
     return row
 

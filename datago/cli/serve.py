@@ -15,8 +15,8 @@ them:
                      NAME with "image" in it gets "latent_" in front.
 
 A file belongs to the image with the shortest name that its own begins with: a.mask.png to a.jpg, where that exists.
-Passed over are names that begin with a dot, links to folders, and compressed shards. An image whose header cannot be
-read is served, with null for its size.
+Passed over are names that begin with a dot, links to folders, links to files outside FOLDER, and compressed shards. An
+image whose header cannot be read is served, with null for its size.
 
 An image's id is its path without the suffix, where that is made of letters, digits, "-" and "_"; else these are kept
 and a hash of the path is added. A shard counts as a folder. Starting again brings the index up to date.
@@ -49,6 +49,7 @@ def add_arguments(parser):
         "below $XDG_CACHE_HOME or ~/.cache; in memory, where that cannot be written)",
     )  # fmt: skip
     add("--source", default="local", metavar="NAME", help="of images that name none (default: %(default)s)")
+    add("--follow-links", action="store_true", help="serve files outside FOLDER too, where a link in it leads there")
     add("--url-ttl", type=float, default=86400, metavar="SECONDS", help="how long image urls hold (default: one day)")
     add("--page-size-max", type=int, default=2000, metavar="N", help="images in a page at most (default: %(default)s)")
     add(

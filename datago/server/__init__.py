@@ -44,7 +44,7 @@ def serve(options):
             media = stack.enter_context(_listener(options.host, options.media_port))
             store = Store(options.database) if options.database else _default_store(root)
             stack.enter_context(contextlib.closing(store))
-            count = _index(store, root, options.source)
+            count = _index(store, root, options.source, options.follow_links)
             signer = Signer(token, options.url_ttl)
             port = media.getsockname()[1]
             app = Api(store, signer, port, token, options.page_size_max, options.prefix_length).app
@@ -66,14 +66,14 @@ def serve(options):
     return 0
 
 
-def _index(store, root, source):
+def _index(store, root, source, follow_links):
     """Brings the index up to date, says so on stderr, and returns how many images there are."""
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None  # only headers are read
     report = Report()
     written, kept, removed = store.sync(
-        walk(root, report),
+        walk(root, report, follow_links),
         lambda entry: entry.fingerprint(VERSION, source),
         lambda entry: describe(entry, root, source, report),
         report,

@@ -90,8 +90,12 @@ class Entry:
         return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
-def walk(root, report):
+def walk(root, report, follow_links=False):
     """Yields the Entry of each image below the folder `root`, in no promised order.
+
+    Args:
+        report: a Report.
+        follow_links: a link to a file outside the folder is that file; else it is passed over.
 
     Raises:
         OSError: `root` cannot be listed. What cannot be read further down is counted in `report`.
@@ -108,19 +112,22 @@ def walk(root, report):
         for name in [name for name in folders if name.startswith(".") or os.path.islink(os.path.join(folder, name))]:
             report.add("hidden" if name.startswith(".") else "link to a folder", os.path.join(folder, name))
             folders.remove(name)
-        parts = [part for name in sorted(names) if (part := _file(root, place + name, report))]
+        parts = [part for name in sorted(names) if (part := _file(root, place + name, report, follow_links))]
         for shard in [part for part in parts if part.suffix == "tar"]:
             yield from _shard(root, shard, report)
         yield from _group(place, [part for part in parts if part.suffix != "tar"], report)
 
 
-def _file(root, path, report):
-    name = path.rpartition("/")[2]
+def _file(root, path, report, follow_links):
+    name, whole = path.rpartition("/")[2], os.path.join(root, path)
     if name.startswith("."):
         report.add("hidden", path)
         return None
+    if os.path.islink(whole) and not follow_links and not os.path.realpath(whole).startswith(os.path.join(os.path.realpath(root), "")):
+        report.add("link out of the folder (see --follow-links)", path)
+        return None
     try:
-        state = os.stat(os.path.join(root, path))
+        state = os.stat(whole)
     except OSError as error:
         report.add(f"file cannot be read: {error.strerror}", path)
         return None

@@ -15,7 +15,12 @@ def scheme_of(url):
 
 
 def redact(url):
-    """`url` as it may be shown: without user name, password, query and fragment, and printable."""
+    """`url` as it may be shown: without user name, password, query and fragment, and printable. A local path has none of these."""
+    return printable(url) if scheme_of(url) in ("", "file") else bare(url)
+
+
+def bare(url):
+    """The same of whatever was meant as a url, be it one or not."""
     url = re.sub(r"^([A-Za-z][\w+.-]*://)[^/?#]*@", r"\1", url, count=1)
     path, _, query = url.partition("#")[0].partition("?")
     return printable(path) + ("?…" if query else "")
@@ -40,11 +45,11 @@ class Url(NamedTuple):
         scheme = found and found[1].lower()
         port = found and int(found[4] or PORTS[scheme])
         if not found or not 0 < port < 65536:
-            raise SourceValueError(f"not an http url: {redact(text)}")
+            raise SourceValueError(f"not an http url: {bare(text)}")
         try:
             host = found[3].strip("[]").lower().encode("idna").decode()
         except UnicodeError:
-            raise SourceValueError(f"not a host name: {redact(text)}") from None
+            raise SourceValueError(f"not a host name: {bare(text)}") from None
         rest = found[5] or "/"
         # Only what cannot stand in a request line is escaped: blanks, control characters, bytes beyond ASCII.
         target = re.sub(rb"[^!-~]", lambda byte: b"%%%02X" % byte[0][0], rest.encode("utf-8", "surrogateescape")).decode()
@@ -57,7 +62,7 @@ class Url(NamedTuple):
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     def __str__(self):
-        return f"{self.scheme}://{self.place}{redact(self.target)}"
+        return f"{self.scheme}://{self.place}{bare(self.target)}"
 
     def __repr__(self):
         return str(self)

@@ -46,6 +46,7 @@ class Part:
         if config.random_sampling and not together:
             own = own[plan.permutation(len(own), key)]
         self.shards = [shards[number] for number in own]
+        self._folders = [redact(shard).rfind("/") + 1 for shard in self.shards]  # where they lie is not the same on every machine
         self.counts = self.count = self.target = None
         self.rounds = 1
         self._all_counts = counts
@@ -90,4 +91,5 @@ class Part:
         if self.counts is not None:
             return (self._before[place] + number) % self._config.streams == self._config.stream
         name = entry.name if isinstance(entry, Failure) else f"{entry.source}:{entry.id}"
+        name = name[self._folders[place] :]
         return zlib.crc32(name.encode("utf-8", "surrogateescape")) % self._config.streams == self._config.stream

@@ -12,8 +12,7 @@ from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
 
 BLOCK = 1 << 20            # bytes that a decompressor makes at once
-IMAGE_MOST = 1 << 30       # bytes of an image or text member; larger ones are failures
-OTHER_MOST = 64 << 20      # bytes of any other member; larger ones are passed over
+OTHER_MOST = 64 << 20      # bytes of a member that is neither image nor text; larger ones are passed over
 ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
 
@@ -25,6 +24,8 @@ class ShardError(Exception):
 def decompressed(blocks):
     """The blocks of a tar, whatever it was packed with: the content decides, not the name. Plain blocks stay what they are."""
     first = next(blocks, b"")
+    while len(first) < 4 and (more := next(blocks, None)) is not None:  # a slow network's first bytes come one by one
+        first = bytes(first) + bytes(more)
     if bytes(first[:2]) == b"\x1f\x8b":
         return b"", _ungzip(chain([first], blocks))
     if bytes(first[:4]) == b"\x28\xb5\x2f\xfd":
@@ -111,15 +112,18 @@ class ShardReader:
 
     Args:
         name: what the shard is called in samples and failures.
-        reference: the suffix of the main image; "jpg" is any JPEG.
-        masks: an image with one of these among the parts of its field (`a.seg.png`) is a mask.
+        reference: the suffix of the main image, in any case; "jpg" is any JPEG.
+        masks: an image with one of these among the parts of its field (`a.seg.png`) is a mask; likewise.
+        most: bytes of a member; larger images are failures, other members are passed over.
     """
 
-    def __init__(self, name, reference, masks):
+    def __init__(self, name, reference, masks, most=1 << 30):
         self.name = name
         self.skipped = {}
         self.damaged = False
-        self._reference, self._masks = ALIASES.get(reference, reference), frozenset(masks)
+        reference, self._most = reference.lower().removeprefix("."), most
+        self._reference = ALIASES.get(reference, reference)
+        self._masks = [f".{mask.lower().strip('.')}." for mask in masks]
         self._headers = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
         self._key = None         # of the sample that is being gathered
         self._members = {}       # its field -> Member; None: too large to read
@@ -183,7 +187,7 @@ class ShardReader:
             self._skip(field)
             return False
         suffix = field.rpartition(".")[2]
-        wanted = size <= (IMAGE_MOST if suffix in IMAGES or suffix in TEXTS else OTHER_MOST)
+        wanted = size <= (self._most if suffix in IMAGES or suffix in TEXTS else min(self._most, OTHER_MOST))
         self._headers.append((key, field, wanted))
         return wanted
 
@@ -199,6 +203,7 @@ class ShardReader:
             if wanted and member is None:
                 return
             self._headers.popleft()
+            self._skip("repeated member", field in self._members)  # as for tar, the last one counts
             self._members[field] = member
 
     # ---- samples ----
@@ -221,7 +226,7 @@ class ShardReader:
         self._seen.add(key)
         large = [field for field, member in members.items() if member is None]
         if any(field.rpartition(".")[2] in IMAGES for field in large):
-            self._done.append(Failure(name, "too_large", f"{large[0]}: more than {IMAGE_MOST} bytes"))
+            self._done.append(Failure(name, "too_large", f"{large[0]}: larger than max_file_bytes, which is {self._most}"))
             return
         self._skip("large member", len(large))
         images, attributes, others = self._sort(members)
@@ -232,16 +237,19 @@ class ShardReader:
 
     def _sort(self, members):
         """(images of an Entry, attributes, other bytes) of a sample's members."""
-        main, images, attributes, others = None, [], {}, {}
+        main, images, attributes, others, masks = None, [], {}, {}, set()
         for field, member in members.items():
             parts = field.split(".")
             suffix = parts[-1]
             if member is None:
                 continue
             if suffix in IMAGES:
-                if not self._masks.isdisjoint(parts[:-1]):
-                    images.append(("mask", ".".join(parts[:-1]), member))
-                elif len(parts) == 1 and ALIASES.get(suffix, suffix) == self._reference and main is None:
+                if any(mask in f".{field}." for mask in self._masks):
+                    stem = ".".join(parts[:-1])
+                    name = stem if stem and stem not in masks else field
+                    masks.add(name)
+                    images.append(("mask", name, member))
+                elif main is None and self._reference in (field, ALIASES.get(field, field)):
                     main = ("image", None, member)
                 else:
                     images.append(("additional", os.fsdecode(member.name), member))

@@ -155,10 +155,10 @@ class WebDatasetSource:
 
     def _read(self, ordinal):
         """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
-        part, ledger = self._part, self._ledger
+        config, part, ledger = self._config, self._part, self._ledger
         place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
         shard, position = part.shards[place], ordinal << BITS
-        reader = ShardReader(redact(shard), self._config.reference_image_type, self._config.mask_suffixes)
+        reader = ShardReader(redact(shard), config.reference_image_type, config.mask_suffixes, config.max_file_bytes)
         blocks = open_stream(shard, cache=self._cache, **self._options)
         found = own = 0
         try:
