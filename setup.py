@@ -72,10 +72,6 @@ def flags_for(libraries):
 class Build(build_ext):
     """Looks for the libraries when something is compiled, so that metadata needs neither them nor a compiler."""
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.parallel = self.parallel or os.cpu_count()  # modules at a time
-
     def build_extensions(self):
         check_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")

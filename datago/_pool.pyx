@@ -113,29 +113,30 @@ cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept no
     cdef Part *part = &item.parts[0]
     cdef struct_stat facts
     cdef size_t size = 0
+    cdef uint64_t encoded
     if item.part_count == 0 or part.path == NULL:
         return True
     if engine.budget.limit and stat(part.path, &facts) == 0:
-        item.encoded = min(<uint64_t>facts.st_size, engine.max_file_bytes)
-        if never_fits(engine, item, &item.encoded):
+        encoded = min(<uint64_t>facts.st_size, engine.max_file_bytes)
+        if never_fits(engine, item, encoded):
             return False
-        if not budget_take_encoded(&engine.budget, item.number, item.encoded):
-            item.encoded = 0
+        if not budget_take_encoded(&engine.budget, item.number, encoded):
             dg_fail(&item.error, DG_CANCELLED, "stopped")
             return False
+        item.encoded = encoded
     if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
         return False
     part.data.buf, part.data.len = scratch.data, size
     return True
 
 
-cdef bint never_fits(Engine *engine, Item *item, uint64_t *encoded) noexcept nogil:
-    """Whether encoded bytes alone are beyond memory_limit: then the item fails, and takes none."""
+cdef bint never_fits(Engine *engine, Item *item, uint64_t bytes) noexcept nogil:
+    """Whether it takes more than there is at all; then it fails."""
     cdef uint64_t limit = engine.budget.limit
-    if not limit or encoded[0] <= limit:
+    if not limit or bytes <= limit:
         return False
-    dg_fail(&item.error, DG_TOO_LARGE, "%llu bytes, memory_limit is %llu", <unsigned long long>encoded[0], <unsigned long long>limit)
-    encoded[0] = 0
+    dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
+            <unsigned long long>limit, <const char *>" beside the batches" if engine.budget.share else <const char *>"")
     return True
 
 
@@ -151,10 +152,7 @@ cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item
             total = max(total, limit - min(limit, item.encoded))
         else:
             total += cost
-    if item.encoded + total > limit:
-        dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes to decode, memory_limit is %llu%s",
-                <unsigned long long>(item.encoded + total), <unsigned long long>limit,
-                <const char *>" beside the batches" if engine.budget.share else <const char *>"")
+    if never_fits(engine, item, item.encoded + total):
         return False
     if not budget_take_pixels(&engine.budget, item.number, total):
         dg_fail(&item.error, DG_CANCELLED, "stopped")
@@ -277,12 +275,14 @@ cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
     pthread_mutex_unlock(&engine.lock)
     for i in range(item.part_count):
         encoded += item.parts[i].data.len
-    never_fits(engine, item, &encoded)
+    if never_fits(engine, item, encoded):
+        encoded = 0
     if budget_take_encoded(&engine.budget, item.number, encoded):
         item.encoded = encoded
         if ring_push(engine.work, item, -1) == RING_OK:
             return True
         budget_give_back(&engine.budget, encoded, 0)
+        item.encoded = 0
     pthread_mutex_lock(&engine.lock)
     engine.seen -= 1
     pthread_mutex_unlock(&engine.lock)

@@ -77,8 +77,9 @@ class DatagoIterDataset(IterableDataset):
 
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
         """
-        self._states = states.checked(state, self._client.config)
-        self.set_epoch(self._states[0]["epoch"])
+        found = states.checked(state, self._client.config)
+        self._states = found
+        self.set_epoch(found[0]["epoch"])
 
     def __len__(self) -> int:
         """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.
