@@ -136,7 +136,7 @@ class Pass:
                 f"{counts['delivered']} of the {self.promised} samples that uneven {self._config.uneven!r} promises of every rank "
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
             )
-        if counts["delivered"] == self.run.delivered == 0 and counts["failed"]:
+        if counts["delivered"] == self.run.delivered == counts["dropped"] == 0 and counts["failed"]:
             last = self.last_failures[-1]
             raise SourceValueError(
                 f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "

@@ -112,6 +112,7 @@ def test_a_broken_picture_in_every_batch(tmp_path):
     for ordered in (False, True):
         dataset = batches(tmp_path, 4, SQUARE, ordered=ordered)
         assert [len(batch["id"]) for batch in dataset] == [4, 4, 4, 4] and stats(dataset)["failed"] == 4
+    assert list(batches(tmp_path, 1000, SQUARE, remainder="drop")) == []  # what was good was dropped, and counted
     dataset = batches(tmp_path, 4, SQUARE, on_error="raise", ordered=True)
     with pytest.raises(SampleError, match="00.jpg"):
         list(dataset)
