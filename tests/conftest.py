@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from datago.sources import open_source
 
 settings.register_profile("datago", deadline=None)  # a busy machine is no failure
 settings.load_profile("datago")
-
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs in the background, children and all
 
 tables = {}  # title -> lines that a test wants seen at the end of the run
 
