@@ -53,7 +53,7 @@ cdef void batcher_free(Batcher *batcher) noexcept:
 
 cdef void batcher_release(Batcher *batcher) noexcept:
     cdef Item *item
-    if batcher == NULL or batcher.spent == NULL:
+    if batcher == NULL:
         return
     with nogil:  # who has the lock may want the GIL: no one waits for it with that in hand
         pthread_mutex_lock(&batcher.lock)
