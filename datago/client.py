@@ -1,7 +1,6 @@
 """DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
 import copy
-import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -12,11 +11,9 @@ from datago import accounts, metrics, ranks, resume
 from datago import config as configuration
 from datago._progress import Progress
 from datago._sample import Failure, Sample, SampleBatch
-from datago.errors import printable, sample_error
+from datago.errors import sample_error
 from datago.passes import DROP_GRACE, STOP_GRACE, Pass
 from datago.sources import open_source
-
-log = logging.getLogger("datago.client")
 
 
 class DatagoClient:
@@ -238,22 +235,15 @@ class DatagoClient:
             if result is None:
                 return self._finish(running)
             if isinstance(result, SampleBatch) and result.dropped:
-                self._drop(running, result)
+                running.drop(result)
                 continue
             if not isinstance(result, Failure):
                 return result
             running.note(result)
-            log.error("%s: %s: %s", printable(result.name), result.reason, result.text)
             if self._config.on_error == "raise":
                 raise sample_error(result)
             if self._config.on_error != "skip":
                 self._config.on_error(result)
-
-    def _drop(self, running, batch):
-        names = [sample.id for sample in batch.samples]
-        running.note_dropped(names)
-        text = ", ".join(map(printable, names))
-        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def _finish(self, running):
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""

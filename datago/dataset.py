@@ -78,8 +78,8 @@ class DatagoIterDataset(IterableDataset):
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
         """
         found = states.checked(state, self._client.config)
-        self._states = found
         self.set_epoch(found[0]["epoch"])
+        self._states = found
 
     def __len__(self) -> int:
         """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.

@@ -109,14 +109,19 @@ class Pass:
             before, then = stats, now
 
     def note(self, failure):
-        """Counts a Failure."""
+        """Counts a Failure, and logs it."""
         with self._lock:
             self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
             self.last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
+        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
 
-    def note_dropped(self, names):
+    def drop(self, batch):
+        """Keeps and logs the ids of a batch that did not get full."""
+        names = [sample.id for sample in batch.samples]
         with self._lock:
             self.dropped += names
+        text = ", ".join(map(printable, names))
+        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def stats(self):
         """See DatagoClient.stats."""

@@ -1,4 +1,4 @@
-"""What `pip install` gives: from the sdist, under build isolation; and what a missing library says. test_wheel.py tries the Pythons between."""
+"""What `pip install` gives: from the sdist, under build isolation, on every Python here; and what a missing library says."""
 
 import glob
 import os
@@ -49,7 +49,7 @@ def test_the_sdist_is_complete_and_clean(sdist):
     assert not [name for name in names if name.startswith("datago/") and name.endswith(".c")]
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_install_and_stream(sdist, version, tmp_path):
     interpreter = python(version)
     if interpreter is None:

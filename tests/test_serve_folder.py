@@ -113,8 +113,14 @@ def test_links_that_lead_out(tmp_path):
     (root / "a.txt").symlink_to(tmp_path / "root2.txt")
     with serve(root) as server:
         assert sorted(server.ids()) == ["a", "inside"] and server.image("a")["attributes"] == {}
+        url = server.image("inside")["image_direct_url"]
+        assert fetch(url)[2] == (root / "a.jpg").read_bytes()
+        (root / "inside.jpg").unlink()
+        (root / "inside.jpg").symlink_to(tmp_path / "outside.jpg")  # once it was indexed
+        assert fetch(url)[0] == 404
     assert "link out of the folder (see --follow-links): 2 (first: a.txt)" in server.log
     with serve(root, "--follow-links") as server:
+        assert fetch(server.image("outside")["image_direct_url"])[2] == (tmp_path / "outside.jpg").read_bytes()
         assert sorted(server.ids()) == ["a", "inside", "outside"] and "caption" in server.image("a")["attributes"]
 
 

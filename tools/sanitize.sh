@@ -18,7 +18,7 @@ if [ $# = 0 ]; then
     # Without the tests that measure the process, whose memory is mostly shadow, or take something away from it, and those of which
     # the time goes into large pictures.
     without="not descriptors and not memory_is_flat and not stays_small and not import_is_light and not one_cpu and not big_pictures"
-    without="$without and not does_not_read and not goes_before_it_is_full and not killed"
+    without="$without and not does_not_read and not goes_before_it_is_full"
     set -- -m pytest -p no:faulthandler -p no:cacheprovider --capture=sys -o timeout=180 -q -k "$without" \
         tests/test_ring.py tests/test_client.py tests/test_memory_limit.py tests/test_webdataset.py
     for more in tests/test_progress.py tests/test_resume.py tests/test_order.py; do

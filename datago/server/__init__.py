@@ -57,7 +57,7 @@ def serve(options):
             for listener in (api, media):
                 listener.listen(BACKLOG)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_run([(app, api), (Media(root, signer, options.latency), media)], ready))
+                runner.run(_run([(app, api), (Media(root, signer, options.latency, options.follow_links), media)], ready))
     except (OSError, ValueError, SQLAlchemyError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1

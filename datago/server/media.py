@@ -2,7 +2,8 @@
 
 A url is `/PATH?…&Expires=SECONDS&Signature=HEX`; PATH lies below the served folder. A member of a shard has
 `name=…&offset=…&size=…` in front of that. The signature is over all that stands before it, so what it says needs no
-other check and no database. Errors have an XML body, as those of the object stores have.
+database, and no other check than that no link has come to lead out of the folder. Errors have an XML body, as those of
+the object stores have.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ import re
 import stat
 import time
 from urllib.parse import parse_qs, unquote_to_bytes
+
+from datago.server.walk import leads_out
 
 CHUNK = 2**20  # larger files go out in pieces of this size, so that one slow reader holds no more in memory
 RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
@@ -47,8 +50,8 @@ class Refused(Exception):
 class Media:
     """The ASGI application."""
 
-    def __init__(self, root, signer, latency=0):
-        self._root, self._signer, self._latency = os.fsencode(root), signer, latency
+    def __init__(self, root, signer, latency=0, follow_links=False):
+        self._root, self._signer, self._latency, self._follow_links = root, signer, latency, follow_links
 
     async def __call__(self, scope, receive, send):
         if self._latency:
@@ -85,7 +88,9 @@ class Media:
         options = {name: values[0] for name, values in parse_qs(query.decode()).items()}
         if time.time() > int(options["Expires"]):
             raise Refused(403, "AccessDenied", "Request has expired")
-        name = unquote_to_bytes(path[1:])
+        name = os.fsdecode(unquote_to_bytes(path[1:]))
+        if not self._follow_links and leads_out(self._root, name):  # a link that has taken the file's place
+            raise Refused(404, "NoSuchKey", "The specified key does not exist: it leads out of the folder")
         try:
             # not to hang at a FIFO that has taken the file's place
             file = os.open(os.path.join(self._root, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -96,7 +101,7 @@ class Media:
         if not stat.S_ISREG(state.st_mode) or offset + size > state.st_size:
             os.close(file)
             raise Refused(404, "NoSuchKey", "The specified key does not exist: the file is no longer what was indexed")
-        kind = mimetypes.guess_type(options.get("name") or os.fsdecode(name))[0] or "application/octet-stream"
+        kind = mimetypes.guess_type(options.get("name") or name)[0] or "application/octet-stream"
         return file, offset, size, kind.encode()
 
 

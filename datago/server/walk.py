@@ -90,6 +90,11 @@ class Entry:
         return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
+def leads_out(root, path):
+    """Whether a link takes `path`, which is below the folder `root`, to a place outside it."""
+    return not os.path.realpath(os.path.join(root, path)).startswith(os.path.join(os.path.realpath(root), ""))
+
+
 def walk(root, report, follow_links=False):
     """Yields the Entry of each image below the folder `root`, in no promised order.
 
@@ -123,7 +128,7 @@ def _file(root, path, report, follow_links):
     if name.startswith("."):
         report.add("hidden", path)
         return None
-    if os.path.islink(whole) and not follow_links and not os.path.realpath(whole).startswith(os.path.join(os.path.realpath(root), "")):
+    if os.path.islink(whole) and not follow_links and leads_out(root, path):
         report.add("link out of the folder (see --follow-links)", path)
         return None
     try:

@@ -6,14 +6,14 @@ corpus_config: one JSON text for each answer met so far. --keep adds those that 
 --first N --count 1 repeats it.
 """
 
-import argparse
 import copy
 import json
 import pathlib
-import random
 import re
 import time
 import warnings
+
+import mutate
 
 from datago import DatagoClient, config
 from datago.hidden import ADDRESSES, SECRETS
@@ -78,20 +78,12 @@ def answer(given):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--count", type=int, default=10**12)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
+    options = mutate.options()
     warnings.simplefilter("ignore")
     corpus = [json.loads(path.read_text()) for path in sorted(CORPUS.glob("*.json"))]
     known = {answer(given) for given in corpus}
-    end, done = time.monotonic() + options.seconds, 0
-    while done < options.count and time.monotonic() < end:
-        number = options.first + done
-        rng = random.Random(f"{options.seed} {number}")
+
+    def one(rng):
         given = json.loads(json.dumps(rng.choice(corpus)))
         for _ in range(rng.choice((1, 1, 2, 4))):
             change(given, rng)
@@ -100,13 +92,14 @@ def main():
         try:
             said = answer(given)
         except BaseException:
-            print(f"number {number} of seed {options.seed}: {given!r:.2000}")
+            print(f"{given!r:.2000}")
             raise
-        done += 1
         if said not in known and options.keep and isinstance(given, dict):
             (CORPUS / f"{len(known):03d}.json").write_text(json.dumps(given))
         known.add(said)
-    print(f"{done} configs, {len(known)} different answers: no failure")
+
+    done = mutate.repeat(one, options)
+    print(f"{done} configs, seed {options.seed}, {len(known)} different answers: no failure")
 
 
 if __name__ == "__main__":

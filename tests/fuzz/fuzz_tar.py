@@ -9,14 +9,14 @@ need not be read, or begins at a later member, gets the same ones. A failure tel
 to it.
 """
 
-import argparse
 import io
 import pathlib
 import random
 import re
 import tarfile
-import time
 import zlib
+
+import mutate
 
 from datago._tar import TarError, TarReader
 
@@ -160,37 +160,27 @@ def signature(error, skipped):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--count", type=int, default=10 ** 12)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
+    options = mutate.options()
     sound = seeds(random.Random(options.seed))
     for archive in sound:
         assert check(archive, random.Random(0))[0] is None
     corpus = [path.read_bytes() for path in sorted(CORPUS.glob("*.tar"))]
     known = {signature(*check(archive, random.Random(0))) for archive in corpus}
     sound += corpus
-    end, done, kinds = time.monotonic() + options.seconds, 0, {}
-    while done < options.count and time.monotonic() < end:
-        number = options.first + done
-        rng = random.Random(f"{options.seed} {number}")
+    kinds = {}
+
+    def one(rng):
         archive = bytearray(rng.choice(sound))
         for _ in range(rng.choice((1, 1, 2, 4))):
             damage(archive, rng, sound)
-        try:
-            error, skipped = check(bytes(archive), rng)
-        except BaseException:
-            print(f"number {number} of seed {options.seed}")
-            raise
+        error, skipped = check(bytes(archive), rng)
         if (sign := signature(error, skipped)) not in known and options.keep and len(archive) <= LARGEST:
             (CORPUS / f"{len(known):03d}.tar").write_bytes(archive)
             known.add(sign)
         kind = "".join(c for c in (error or "read to its end").split(", ")[0] if not c.isdigit())[:60]
         kinds[kind] = kinds.get(kind, 0) + 1
-        done += 1
+
+    done = mutate.repeat(one, options)
     for kind, count in sorted(kinds.items(), key=lambda item: -item[1])[:25]:
         print(f"{count:9} {kind}")
     print(f"{done} damaged archives, seed {options.seed}: no failure")
