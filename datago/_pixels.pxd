@@ -12,6 +12,7 @@ cdef extern from "status.h" nogil:
         DG_CANCELLED
         DG_NO_MEMORY
         DG_UNSUPPORTED
+        DG_CORRUPT
         DG_SAMPLE
         DG_TOO_LARGE
 

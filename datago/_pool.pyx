@@ -21,7 +21,7 @@ from posix.unistd cimport getpid
 
 from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop
 from datago._pixels cimport (
-    DG_CANCELLED, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
+    DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
     DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
     DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error,
     dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc, dg_placement_set,
@@ -86,6 +86,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
     cdef dg_format format
     cdef Part *part
     cdef dg_status status
+    cdef dg_error said
     cdef int i
     if item.error.status != DG_OK:
         return  # the source found it broken: it only travels along
@@ -104,7 +105,10 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
         status = dg_process(tools, <uint8_t *>part.data.buf, part.data.len, part.role, &options, &crop, &format, &part.picture,
                             &item.error)
         if status == DG_UNSUPPORTED and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
+            said = item.error
             status = pillow_process(engine, tools, part, &options, &crop, &item.error)
+            if format == DG_FORMAT_JPEG and status == DG_CORRUPT:  # so Pillow calls what it does not know; libjpeg knew better
+                item.error, status = said, DG_UNSUPPORTED
         item.error.status = status
         if status != DG_OK:
             break

@@ -11,10 +11,10 @@ enum { SCANS_MOST = 500 }; /* each has tables and a setup of its own, however sm
 
 /* A file of few bytes can ask for any number of passes over a picture of any size. So a file of several scans has a credit, of blocks to
  * look at, that grows with its bytes. Where a scan says of many blocks at once that nothing is new, a block costs some 5 ns of a 2020
- * core; one that refines what earlier scans said costs FINE times that, since it looks at all 64 coefficients, and arithmetic coding has no
- * such runs. CREDIT is half a second. It alone is enough for the ten usual scans of 100 megapixels of one colour, and every real picture
- * has many more bytes than it needs: some 30 scans of 100 megapixels take four megabytes. */
-enum { CREDIT = 60 << 20, CREDIT_OF_BYTE = 32, FINE = 6 };
+ * core. It costs up to FINE times that in a scan that refines, which looks at all 64 coefficients, with arithmetic coding, which has no
+ * such runs, and with restarts. CREDIT is a quarter of a second. It alone is enough for the ten usual scans of 100 megapixels of one
+ * colour, and a real picture has many more bytes than it needs: some 30 scans of 100 megapixels take three megabytes. */
+enum { CREDIT = 40 << 20, CREDIT_OF_BYTE = 64, FINE = 6 };
 
 static dg_jpeg *of(j_common_ptr info) { return info->client_data; }
 
@@ -98,7 +98,7 @@ static void pay_scan(dg_jpeg *jpeg)
     struct jpeg_decompress_struct *info = &jpeg->info;
     size_t left = jpeg->ended ? 0 : info->src->bytes_in_buffer;
     int64_t blocks = (int64_t)info->MCUs_per_row * info->MCU_rows_in_scan * info->blocks_in_MCU;
-    int fine = info->arith_code || (info->progressive_mode && info->Ah > 0 && info->Ss > 0);
+    int fine = info->arith_code || info->restart_interval || (info->progressive_mode && info->Ah > 0 && info->Ss > 0);
     jpeg->credit += (int64_t)(jpeg->unpaid - left) * CREDIT_OF_BYTE - blocks * (fine ? FINE : 1);
     jpeg->unpaid = left;
     jpeg->scan = info->input_scan_number;
@@ -127,29 +127,32 @@ static void *allocate(j_common_ptr info, int pool, size_t size)
     return of(info)->allocate(info, JPOOL_IMAGE, size);
 }
 
-dg_jpeg *dg_jpeg_new(dg_heap *heap)
+static int create(dg_jpeg *jpeg)
 {
-    dg_jpeg *jpeg = calloc(1, sizeof *jpeg);
-    if (!jpeg)
-        return NULL;
     dg_error error;
-    int made = 1;
-    jpeg->heap = heap;
     jpeg->error = &error;
     jpeg->info.err = jpeg_std_error(&jpeg->errors);
     jpeg->errors.error_exit = on_error;
     jpeg->errors.emit_message = on_message;
     jpeg->info.client_data = jpeg;
-    if (setjmp(jpeg->escape) == 0) {
-        jpeg_create_decompress(&jpeg->info);
-        jpeg->allocate = jpeg->info.mem->alloc_small;
-        jpeg->info.mem->alloc_small = allocate;
-        jpeg->info.src = &jpeg->source;
-        jpeg->progress.progress_monitor = on_progress;
-        jpeg->info.progress = &jpeg->progress;
-    } else {
-        made = 0;
-    }
+    if (setjmp(jpeg->escape) != 0)
+        return 0;
+    jpeg_create_decompress(&jpeg->info);
+    jpeg->allocate = jpeg->info.mem->alloc_small;
+    jpeg->info.mem->alloc_small = allocate;
+    jpeg->info.src = &jpeg->source;
+    jpeg->progress.progress_monitor = on_progress;
+    jpeg->info.progress = &jpeg->progress;
+    return 1;
+}
+
+dg_jpeg *dg_jpeg_new(dg_heap *heap)
+{
+    dg_jpeg *jpeg = calloc(1, sizeof *jpeg);
+    if (!jpeg)
+        return NULL;
+    jpeg->heap = heap;
+    int made = create(jpeg);
     for (int i = 0; i < 3; i++)
         made &= (jpeg->resizers[i] = dg_resizer_new()) != NULL;
     if (made)

@@ -56,24 +56,30 @@ static void finish(j_compress_ptr info)
     writer->buffer.size -= writer->manager.free_in_buffer;
 }
 
-dg_jpeg_writer *dg_jpeg_writer_new(dg_heap *heap)
+static int create(writer *writer)
 {
-    writer *writer = calloc(1, sizeof *writer);
     dg_error error;
-    if (!writer)
-        return NULL;
-    writer->heap = heap;
     writer->error = &error;
     writer->manager = (struct jpeg_destination_mgr){NULL, 0, start, grow, finish};
     writer->info.err = jpeg_std_error(&writer->errors);
     writer->errors.error_exit = on_error;
     writer->errors.emit_message = on_message;
     writer->info.client_data = writer;
-    if (setjmp(writer->escape) == 0) {
-        jpeg_create_compress(&writer->info);
-        writer->info.dest = &writer->manager;
+    if (setjmp(writer->escape) != 0)
+        return 0;
+    jpeg_create_compress(&writer->info);
+    writer->info.dest = &writer->manager;
+    return 1;
+}
+
+dg_jpeg_writer *dg_jpeg_writer_new(dg_heap *heap)
+{
+    writer *writer = calloc(1, sizeof *writer);
+    if (!writer)
+        return NULL;
+    writer->heap = heap;
+    if (create(writer))
         return writer;
-    }
     dg_jpeg_writer_free(writer);
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "png_rows.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 typedef struct { size_t size; uint8_t data[1 << 17]; } file;
