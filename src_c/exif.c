@@ -58,7 +58,7 @@ int dg_exif_orientation(dg_span exif, size_t more)
     /* Some writers have the 42 the wrong way round. */
     const int big = begins_with(exif, "MM\0*", 4) || begins_with(exif, "MM*\0", 4);
     if (exif.size < 8 || (!big && !begins_with(exif, "II*\0", 4) && !begins_with(exif, "II\0*", 4)))
-        return 0;
+        return exif.size ? 1 : 0;
     uint64_t at = dg_number(exif.data + 4, 4, big), whole = exif.size + more, total = 0;
     if (at > exif.size - 2)
         return 0;
@@ -102,19 +102,17 @@ int dg_exif_of_text(dg_span text)
     }
     uint8_t *bytes = text.size <= TEXT_MOST ? malloc(text.size / 2 + 1) : NULL;
     size_t digits = 0;
-    if (!bytes)
-        return 0;
-    for (size_t i = 0; i < text.size; i++) {
+    int sound = bytes != NULL;
+    for (size_t i = 0; sound && i < text.size; i++) {
         int digit = hexadecimal(text.data[i]);
         if (digit >= 0) {
             bytes[digits / 2] = (uint8_t)(digits % 2 ? bytes[digits / 2] << 4 | digit : digit);
             digits++;
-        } else if (!text.data[i] || !strchr(" \t\n\v\f\r", text.data[i])) {
-            digits = 0; /* that is not hexadecimal */
-            break;
+        } else {
+            sound = text.data[i] && strchr(" \t\n\v\f\r", text.data[i]);
         }
     }
-    int orientation = dg_exif_orientation((dg_span){bytes, digits / 2}, 0);
+    int orientation = sound ? dg_exif_orientation((dg_span){bytes, digits / 2}, 0) : 1;
     free(bytes);
     return orientation;
 }

@@ -16,7 +16,7 @@ typedef struct {
 uint64_t dg_number(const uint8_t *at, int count, int big);
 
 /* Orientation in the first directory of a TIFF structure, with or without "Exif\0\0" before it: 1 to 8; 1 where there is an entry
- * whose value is none of these; 0 where there is no entry. The first entry counts whose value is there; its type is SHORT, LONG or
+ * whose value is none of these, or bytes that are no TIFF structure; 0 where there is no entry, and XMP is asked. The first entry counts whose value is there; its type is SHORT, LONG or
  * any other number. `more`: bytes of the structure that are elsewhere, for which offsets may stand. A directory that is cut off
  * counts as far as it goes. */
 int dg_exif_orientation(dg_span exif, size_t more);

@@ -82,8 +82,8 @@ static void jpeg_read(dg_span file, dg_header *header, metadata *found)
             header->lossless = (marker & 3) == 3;
         }
         if (marker == 0xE1 && begins_with(content, "Exif\0\0", 6)) { /* what does not fit into one goes on in the next */
-            found->exif_more += found->exif.data ? content.size - 6 : 0;
-            found->exif = found->exif.data ? found->exif : content;
+            found->exif_more += found->exif.size > 6 ? content.size - 6 : 0;
+            found->exif = found->exif.size > 6 ? found->exif : content;
         }
         if (marker == 0xE1 && begins_with(content, XMP, sizeof XMP))
             found->xmp = (dg_span){content.data + sizeof XMP, content.size - sizeof XMP};
