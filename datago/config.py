@@ -36,7 +36,7 @@ def choice(*names):
 
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsdecode(value) != "" and "\0" not in os.fsdecode(value)), "a path"
+PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value)), "a path"
 PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
@@ -261,7 +261,7 @@ def _section(section, given, keys, whole=None):
         # null stands for "not given" where not given is allowed
         if value is None and default is not REQUIRED:
             value = default
-        elif value is not default and not check(value) or value is default and key in given and not check(value):
+        elif (value is not default or key in given) and not _passes(check, value):
             hint = hints.of_source_type(value) if key == "source_type" else ""
             raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}{hint}")
         values[key] = hidden(key, value)
@@ -269,6 +269,13 @@ def _section(section, given, keys, whole=None):
         if key not in keys and not _is_dead(section, key, given):
             hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, PLACES)}")
     return SimpleNamespace(**values)
+
+
+def _passes(check, value):
+    try:
+        return bool(check(value))
+    except (TypeError, ValueError):  # a numpy array is neither true nor false, a lone surrogate is in no path
+        return False
 
 
 def _is_dead(section, key, given):
