@@ -436,8 +436,8 @@ cdef class Pool:
         """Worker threads that were started."""
         return self.started
 
-    def submit(self, list entries) -> bool:
-        """Lets a batch of a source's entries in, waiting outside the GIL for room, and until there may be need of another batch, so that
+    def submit(self, list entries, list classes=None) -> bool:
+        """Lets a batch of a source's entries in, with the class of each where there are classes, waiting outside the GIL for room, and until there may be need of another batch, so that
         a source begins nothing that nobody wants. False once the pool was stopped."""
         cdef Py_ssize_t i = 0, count = len(entries)
         cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
@@ -449,6 +449,8 @@ cdef class Pool:
                 batcher_release(engine.batcher)  # or it waits until a batch is full
             for i in range(count):
                 items[i] = item_new(entries[i])
+                if classes is not None:
+                    items[i].target = classes[i]
             with nogil:
                 i = 0
                 while i < count and let_in(engine, items[i]):

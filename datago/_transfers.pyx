@@ -8,9 +8,9 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
-from posix.strings cimport strncasecmp
 from posix.unistd cimport close, pipe, read, write
 
+from datago._ascii cimport begins
 from datago._curl cimport *  # it declares what is used here, nothing else
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, pthread_cond_broadcast, pthread_cond_destroy,
@@ -68,7 +68,7 @@ cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noex
     slot.heard = dg_now()
     if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
         slot.head_ended = True
-    elif count > 5 and strncasecmp(data, "HTTP/", 5) == 0:
+    elif count > 5 and begins(data, "http/"):
         slot.head_ended = False  # an informational answer came before
     return count
 
@@ -170,13 +170,13 @@ cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogi
 cdef void begin(Slot *slot, const char *url) noexcept nogil:
     """Sends a slot's job to `url`, its own or where it was redirected to."""
     cdef Engine *engine = slot.engine
-    cdef bint secure = strncasecmp(url, "https://", 8) == 0
+    cdef bint secure = begins(url, "https://")
     cdef CURLMcode failed
     slot.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
     slot.error_bytes = slot.span_bytes = 0
     slot.heard = slot.span = dg_now()
-    if not secure and strncasecmp(url, "http://", 7) != 0:
+    if not secure and not begins(url, "http://"):
         settle(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
         settle(slot, CURLE_OK, 0, "a redirect from https to http is not followed")

@@ -6,7 +6,6 @@ A stream is used by one thread, and holds one connection at a time. What it rais
 password or token in it.
 """
 
-import functools
 import logging
 import random
 import re
@@ -18,6 +17,7 @@ from datago.sources.addresses import redact, scheme_of
 from datago.sources.http import HttpObject
 from datago.sources.storage import FileObject, FsspecObject
 from datago.sources.waiting import Fault, Lull, Stopped, check, pause, watcher
+from datago.versions import own
 
 __all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
 
@@ -56,7 +56,7 @@ def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_siz
         path = local_path(url)
         return Stream(FileObject(path), path, "", stop, 1, block_size)
     if scheme in ("http", "https"):
-        source = HttpObject(url, token.strip(), user_agent.strip() or _user_agent(), stop, timeout)
+        source = HttpObject(url, token.strip(), user_agent.strip() or f"datago/{own()}", stop, timeout)
     else:
         source = FsspecObject(url, stop, timeout)
     if cache:
@@ -235,13 +235,3 @@ def local_path(url):
     import os
 
     return os.fsdecode(unquote_to_bytes(found[2]))
-
-
-@functools.cache
-def _user_agent():
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"datago/{version('datago')}"
-    except PackageNotFoundError:
-        return "datago"

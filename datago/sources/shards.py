@@ -10,6 +10,7 @@ from itertools import chain
 from datago._folder import IMAGES
 from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
+from datago.sources.tree import LITTER as FOLDERS
 
 BLOCK = 1 << 20            # bytes that a decompressor makes at once
 OTHER_MOST = 64 << 20      # bytes of a member that is neither image nor text; larger ones are passed over
@@ -89,7 +90,7 @@ def _ungzip(blocks):
         raise ShardError("the gzip stream ends early")
 
 
-LITTER = frozenset(("__MACOSX", "Thumbs.db", "__meta__"))
+LITTER = {"Thumbs.db", "__meta__"}.union(map(os.fsdecode, FOLDERS))
 
 
 def split_name(name):
