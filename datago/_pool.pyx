@@ -9,6 +9,7 @@ thread has left. What is still inside then is freed with the pool.
 """
 import os
 
+cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.buffer cimport PyBUF_READ
 from cpython.exc cimport PyErr_CheckSignals
@@ -303,7 +304,8 @@ cdef void discard(Engine *engine, Item *item) noexcept:
 
 
 cdef class Pool:
-    """Worker threads and the two rings around them.
+    """Worker threads and the two rings around them. In a forked child its methods raise RuntimeError, but `stop`, which does nothing: the
+    threads, and whatever locks they held, stayed in the parent.
 
     Args:
         threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
@@ -335,6 +337,7 @@ cdef class Pool:
         self.threads = <pthread_t *>PyMem_RawCalloc(threads, sizeof(pthread_t))
         if engine == NULL or self.threads == NULL:
             PyMem_RawFree(engine)
+            PyMem_RawFree(self.threads)
             raise MemoryError
         self.engine = engine
         pthread_mutex_init(&engine.lock, NULL)
@@ -415,7 +418,7 @@ cdef class Pool:
     def __dealloc__(self):
         cdef Engine *engine = self.engine
         if engine == NULL or self.pid != getpid():
-            return  # a forked child: the threads, and whatever locks they held, stayed in the parent
+            return
         if engine.work != NULL and engine.ready != NULL:
             self.stop()
             if not self.join(0.1):
@@ -431,24 +434,37 @@ cdef class Pool:
         PyMem_RawFree(self.threads)
         PyMem_RawFree(engine)
 
+    cdef int check_process(self) except -1:
+        if self.pid != getpid():
+            raise RuntimeError("this Pool was made in another process, and its threads stayed there")
+        return 0
+
     @property
     def thread_count(self) -> int:
         """Worker threads that were started."""
         return self.started
 
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self.engine.stop != 0
+
     def submit(self, list entries, list classes=None) -> bool:
-        """Lets a batch of a source's entries in, with the class of each where there are classes, waiting outside the GIL for room, and until there may be need of another batch, so that
-        a source begins nothing that nobody wants. False once the pool was stopped."""
-        cdef Py_ssize_t i = 0, count = len(entries)
-        cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
+        """Lets a batch of a source's entries in, with the class of each where there are classes. It waits outside the GIL for room, and
+        until another batch may be needed, so that a source begins nothing that nobody wants. False once the pool was stopped."""
+        cdef tuple own = tuple(entries)  # the list may change meanwhile
+        cdef Py_ssize_t i = 0, count = len(own)
+        cdef Item **items = NULL
         cdef Engine *engine = self.engine
+        self.check_process()
+        items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
         if items == NULL:
             raise MemoryError
         try:
             if not engine.stop:
                 batcher_release(engine.batcher)  # or it waits until a batch is full
             for i in range(count):
-                items[i] = item_new(entries[i])
+                items[i] = item_new(own[i])
                 if classes is not None:
                     items[i].target = classes[i]
             with nogil:
@@ -468,6 +484,7 @@ cdef class Pool:
 
     def finish(self):
         """No more input: what is inside is still worked on and can be taken, then `take` says that it is the end."""
+        self.check_process()
         ring_close(self.engine.work)
 
     # ---- the reader's side ----
@@ -482,6 +499,7 @@ cdef class Pool:
         cdef void *item
         cdef RingState state
         cdef double wait, deadline = 0
+        self.check_process()
         if convert and not engine.rgbx:
             engine.rgbx = 1
         state = ring_pop(engine.ready, &item, 0)
@@ -509,49 +527,53 @@ cdef class Pool:
         cdef Batch *batch = item.batch if item.part_count == 0 else NULL
         cdef Item **samples = &batch.items[0] if batch != NULL else &item
         cdef int count = samples_of(item), i, k
-        cdef bint dropped = batch != NULL and batch.dropped
+        cdef bint dropped = batch != NULL and batch.dropped, failed
         cdef uint64_t damaged = 0
         batcher_release(engine.batcher)
         for i in range(count):
             for k in range(samples[i].part_count):
                 damaged += samples[i].parts[k].picture.damaged
-        positions = [samples[i].position for i in range(count)]
         if batch != NULL:
             with nogil:
                 batcher_leave(engine.batcher, batch)
         elif engine.batcher == NULL:
             budget_give_back(&engine.budget, item.encoded, item.pixels)
             budget_leave(&engine.budget, item.number)
-        result = None
+        result = given = None
         try:
             result = item_result(item, convert)
-        finally:  # KeyboardInterrupt may come at any time
+            for i in range(count):
+                if samples[i].position >= 0:
+                    self.progress.mark(samples[i].position, samples[i].position + 1)
+            given = result
+        finally:  # KeyboardInterrupt may come at any time, and memory be short
+            item_free(item)
+            lost, failed = given is None, type(result) is Failure
             pthread_mutex_lock(&engine.lock)
-            if result is None:
+            if lost:
                 engine.skipped += count
-            elif type(result) is Failure:
+            elif failed:
                 engine.failed += 1
             elif dropped:
                 engine.dropped += count
             else:
                 engine.delivered += count
                 engine.damaged += damaged
-            if result is None or type(result) is Failure:
+            if lost or failed:
                 engine.credits += count  # a failure does not count towards the limit
                 pthread_cond_broadcast(&engine.changed)
             pthread_mutex_unlock(&engine.lock)
-        for position in positions:
-            if position >= 0:
-                self.progress.mark(position, position + 1)
         return result
 
     def stop(self):
-        """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting."""
+        """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting. A finalizer
+        or a signal handler may call it, whatever its thread was just at: no native lock is held where other code of Python's may run."""
         cdef Engine *engine = self.engine
         cdef void *item
+        if self.pid != getpid():
+            return
         engine.stop = 1
-        with nogil:
-            batcher_stop(engine.batcher)
+        batcher_stop(engine.batcher)
         budget_stop(&engine.budget)
         ring_close(engine.work)
         ring_close(engine.ready)
@@ -564,6 +586,18 @@ cdef class Pool:
         while ring_pop(engine.ready, &item, 0) == RING_OK:
             discard(engine, <Item *>item)
 
+    def wait(self, double timeout) -> bool:
+        """Waits outside the GIL for `stop`; False if it did not come within `timeout` seconds."""
+        cdef Engine *engine = self.engine
+        cdef double deadline = dg_now() + timeout
+        self.check_process()
+        with nogil:
+            pthread_mutex_lock(&engine.lock)
+            while not engine.stop and dg_now() < deadline:
+                dg_cond_wait(&engine.changed, &engine.lock, deadline)
+            pthread_mutex_unlock(&engine.lock)
+        return self.stopped
+
     def join(self, double timeout) -> bool:
         """Waits outside the GIL until every thread has left; False if that took longer than `timeout` seconds."""
         cdef Engine *engine = self.engine
@@ -571,6 +605,7 @@ cdef class Pool:
         cdef bint mine, left
         cdef Item *item
         cdef int i
+        self.check_process()
         with nogil:
             pthread_mutex_lock(&engine.lock)
             while engine.alive > 0 and dg_now() < deadline:
@@ -595,6 +630,8 @@ cdef class Pool:
         """seen, delivered, failed, skipped, dropped, in_flight (seen is their sum), damaged, threads, memory, and both rings' counts:
         integers."""
         cdef Engine *engine = self.engine
+        cdef uint64_t seen, delivered, failed, skipped, dropped, damaged
+        self.check_process()
         pthread_mutex_lock(&engine.lock)
         seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
         dropped, damaged = engine.dropped, engine.damaged
@@ -605,3 +642,21 @@ cdef class Pool:
             "memory": budget_counts(&engine.budget),
             "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
         }
+
+
+@cython.no_gc
+cdef class Hold:
+    """What a reader has of a Pool: once nobody has it any more, the pool is stopped, in a forked child apart.
+
+    No Python code runs for that, wherever the last reference goes: so no lock of Python's is waited for, no exception of a signal
+    handler is lost, and it works while the interpreter is taken down.
+    """
+
+    cdef Pool pool
+
+    def __cinit__(self, Pool pool not None):
+        self.pool = pool
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool.stop()

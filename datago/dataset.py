@@ -72,17 +72,20 @@ class DatagoIterDataset(IterableDataset):
         # A generator: nothing starts before the first sample is asked for, and iterators that nobody reads cost nothing.
         client, self._states = self._next(), None
         self._running = client
-        with client:
-            get = client.get_sample_auto_convert if self._convert else client.get_sample
-            while True:
-                try:
-                    outcome = get()
-                    if outcome is None:
-                        return
-                    outcome = self._made(outcome)
-                except Exception as error:
-                    outcome = error
-                yield outcome
+        client.start()
+        # The pass ends with this generator, be it dropped: no code of Python's runs for that, which could lose a KeyboardInterrupt. The
+        # client stays, as somebody may ask for its state.
+        _hold, client._hold = client._hold, None
+        get = client.get_sample_auto_convert if self._convert else client.get_sample
+        while True:
+            try:
+                outcome = get()
+                if outcome is None:
+                    return
+                outcome = self._made(outcome)
+            except Exception as error:
+                outcome = error
+            yield outcome
 
     def _made(self, sample):
         """What the reader gets of what the client gives."""
@@ -104,7 +107,8 @@ class DatagoIterDataset(IterableDataset):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process is in its epoch; see DatagoClient.state_dict."""
-        client = self._running or self._next()
+        running = self._running
+        client = running if running is not None and not running._foreign() else self._next()
         client.set_epoch(int(self._epoch[0]))
         return client.state_dict()
 

@@ -4,12 +4,12 @@ import email.utils
 import json
 import random
 import re
-import threading
 import time
 from urllib.parse import urlsplit
 
 from datago._fetch import redacted
 from datago.errors import SourceOSError, SourceValueError
+from datago.threads import Flag
 
 CONNECT_TIMEOUT = 10  # seconds
 FIRST_WAIT, LONGEST_WAIT = 0.2, 20  # seconds before a retry; they double in between
@@ -43,7 +43,7 @@ class Api:
         self.base = base if base.endswith("/") else base + "/"
         self.where = redacted(self.base)
         self._key, self._timeout, self._attempts = key, timeout, attempts
-        self._requests, self._stopped = requests, threading.Event()
+        self._requests, self._stopped = requests, Flag()
         self._session = requests.Session()
         self._session.max_redirects = 10
         self._session.headers["User-Agent"] = user_agent

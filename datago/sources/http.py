@@ -3,7 +3,6 @@
 import logging
 import random
 import re
-import threading
 import time
 from urllib.parse import urljoin
 
@@ -11,6 +10,7 @@ from datago.errors import SourceValueError, printable
 from datago.sources.addresses import Url
 from datago.sources.waiting import Fault, pause
 from datago.sources.wire import exchange
+from datago.threads import OwnLock
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 BUSY = frozenset((408, 429))  # and 5xx: another attempt may go better
@@ -20,7 +20,7 @@ TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
 
 log = logging.getLogger(__name__)
 _not_before = {}  # host:port -> when its Retry-After is over; for all streams of the process
-_lock = threading.Lock()
+_lock = OwnLock()
 
 
 class HttpObject:
@@ -165,7 +165,7 @@ class HttpObject:
         if wait is not None and wait > LONGEST_RETRY_AFTER:
             return Fault(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
         if wait is not None:
-            with _lock:
+            with _lock():
                 _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
         return Fault(text, retry=retry, paced=wait is not None, status=status)
 

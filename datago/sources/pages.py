@@ -2,7 +2,6 @@
 
 import hashlib
 import queue
-import threading
 import time
 import zlib
 from urllib.parse import urljoin, urlsplit
@@ -11,7 +10,7 @@ from datago._fetch import redacted
 from datago.errors import SourceError, SourceOSError, SourceValueError
 from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
-from datago.threads import start_thread
+from datago.threads import Bell, start_thread
 
 BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
 HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
@@ -31,7 +30,7 @@ class Pages:
 
     def __init__(self, api, config, params, patience):
         self._api, self._config, self._params, self._patience = api, config, params, patience
-        self._arrived, self._used = queue.SimpleQueue(), threading.Semaphore(0)
+        self._arrived, self._used = queue.SimpleQueue(), Bell()
         self._waited = None
         self.ended, self.error = False, None
 
@@ -54,12 +53,12 @@ class Pages:
         if found is None or isinstance(found, BaseException):
             self.ended, self.error = True, found
             return None
-        self._used.release()
+        self._used.ring()
         return found
 
     def stop(self):
         self._api.stop()
-        self._used.release()
+        self._used.ring()
         self._arrived.put(None)  # wakes who waits
 
     def _run(self):
@@ -68,7 +67,7 @@ class Pages:
             for page in self._random() if self._config.random_sampling else self._rest():
                 if not self._api.stopped:  # else it may be one that is not the next
                     self._arrived.put(page)
-                    self._used.acquire()  # one page is fetched while the one before is used, not more
+                    self._used.wait(-1)  # one page is fetched while the one before is used, not more
                 if self._api.stopped:
                     break
         except SourceError as problem:
