@@ -11,6 +11,7 @@
 """
 
 import os
+import re
 
 from datago.errors import RemoteError, SourceValueError
 from datago.sources.addresses import Url, redact, scheme_of
@@ -62,8 +63,8 @@ def _check(entry):
     scheme = scheme_of(entry)
     if entry.startswith("pipe:"):
         raise SourceValueError("url: pipe: is not supported, datago runs no commands; name a file or a url")
-    if "\0" in entry:
-        raise SourceValueError(f"url {redact(entry)}: a zero byte")
+    if "\0" in entry or re.search("[\ud800-\udc7f\udd00-\udfff]", entry):
+        raise SourceValueError(f"url {redact(entry)}: a zero byte, or half of a surrogate pair")
     if scheme in ("http", "https"):
         Url.parse(entry)
         if "*" in entry.partition("?")[0]:
@@ -96,7 +97,24 @@ def _matching(pattern):
     path = local_path(pattern)
     if os.path.exists(path) or not glob.has_magic(pattern):
         return [path]
-    return sorted((name for name in glob.iglob(path, recursive=True) if not os.path.isdir(name)), key=os.fsencode)
+    found = {name for name in glob.iglob(path, recursive=True) if not os.path.isdir(name)}
+    return sorted(found.union(_unreadable(path)), key=os.fsencode)
+
+
+def _unreadable(pattern):
+    """The folders that glob was to list and may not, which it passes over. As shards they say why they cannot be opened."""
+    import glob
+
+    parts = pattern.split("/")
+    for number, part in enumerate(parts):
+        within = "/".join([*parts[:number], *(["**"] if part == "**" else []), ""])
+        for folder in (glob.iglob(within, recursive=True) if glob.has_magic(within) else [within]) if glob.has_magic(part) else ():
+            try:
+                os.scandir(folder or ".").close()
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError:
+                yield folder
 
 
 def _stored(pattern, options):
