@@ -11,6 +11,7 @@
 """
 
 import os
+import re
 
 from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.sources.addresses import Url, redact, scheme_of
@@ -64,8 +65,8 @@ def _check(entry):
     scheme = scheme_of(entry)
     if entry.startswith("pipe:"):
         raise SourceValueError("url: pipe: is not supported, datago runs no commands; name a file or a url")
-    if "\0" in entry:
-        raise SourceValueError(f"url {redact(entry)}: a zero byte")
+    if "\0" in entry or re.search("[\ud800-\udc7f\udd00-\udfff]", entry):
+        raise SourceValueError(f"url {redact(entry)}: a zero byte, or half of a surrogate pair")
     if scheme in ("http", "https"):
         Url.parse(entry)
         if "*" in entry.partition("?")[0]:
