@@ -83,6 +83,8 @@ class DatagoBatchDataset(DatagoIterDataset):
             raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
+        if settings.source_type == "db" and not settings.source_config.require_images:
+            raise ValueError("source_config.require_images: got false, wanted true: a batch is made of images")
         image.image_to_rgb8 = True
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
         settings.batch = SimpleNamespace(

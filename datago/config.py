@@ -4,65 +4,34 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 """
 
 import json
-import os
-import sys
 from types import SimpleNamespace
 
-from datago import hints
+from datago import filters, hints
 from datago._buckets import aspect_buckets
+from datago.checks import (
+    BOOL,
+    COLOUR,
+    MOST,
+    OBJECT,
+    PATH,
+    PERIOD,
+    POLICY,
+    PROBABILITY,
+    RANK,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    URLS,
+    WORLD_SIZE,
+    choice,
+    integer,
+    is_pair,
+    is_range,
+    number,
+)
 from datago.hidden import hidden, shown
 
 REQUIRED = object()
-MOST = 2**63 - 1
-
-
-def integer(least, most=MOST):
-    def check(value):
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-    return check, f"an integer of at least {least}" if most == MOST else f"an integer from {least} to {most}"
-
-
-def number(above, most=sys.float_info.max):
-    def check(value):
-        return isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most
-
-    return check, f"a number above {above}" + (f", at most {most}" if most < sys.float_info.max else "")
-
-
-def choice(*names):
-    return (lambda value: value in names), "one of " + ", ".join(map(repr, names))
-
-
-BOOL = (lambda value: isinstance(value, bool)), "true or false"
-TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value)), "a path"
-PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
-COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
-TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
-URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
-OBJECT = (lambda value: isinstance(value, dict)), "an object"
-YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
-RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
-WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
-POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
-SECONDS = number(0, 10**6)
-PERIOD = (lambda value: value == 0 or SECONDS[0](value)), "0, or " + SECONDS[1]
-UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
-
-
-def _is_colour(value):
-    level = integer(0, 255)[0]
-    return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
-
-
-def _is_pair(value, check):
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(check, value))
-
-
-def _is_range(value):
-    return _is_pair(value, number(0)[0]) and value[0] <= value[1]
-
 
 # section: {key: (check and what it wants, default)}
 TOP = {
@@ -81,20 +50,13 @@ TOP = {
     "uneven": (choice("keep", "drop", "pad"), "keep"),
 }
 RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
-TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks
-has_latents lacks_latents attributes""".split()
-SIZE_FILTERS = "min_short_edge max_short_edge min_pixel_count max_pixel_count".split()
-FILTERS = ["sources", *TEXT_FILTERS, *SIZE_FILTERS, "tags_empty", "duplicate_state"]
 SOURCES = {
     "db": {
-        "sources": (TEXT, REQUIRED),
+        "sources": (filters.NAMES, REQUIRED),
         "page_size": (integer(1), REQUIRED),
-        **dict.fromkeys(TEXT_FILTERS, (TEXT, "")),
-        **dict.fromkeys(SIZE_FILTERS, (integer(0, 2**31 - 1), 0)),
-        "tags_empty": (YES_OR_NO, ""),
-        "duplicate_state": (UNIQUENESS, 0),
+        **filters.KEYS,
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-        **dict.fromkeys(("return_latents", "api_url", "api_key"), (TEXT, "")),
+        "return_latents": (filters.NAMES, ""), "api_url": (TEXT, ""), "api_key": (TEXT, ""),
         "max_connections": (integer(1, 2**12), 64),
         "read_timeout": (SECONDS, 20), "page_timeout": (SECONDS, 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
@@ -117,9 +79,9 @@ SOURCES = {
 }
 SIDE = integer(1, 2**16)
 RESIZED = {
-    "size": (((lambda value: SIDE[0](value) or _is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
-    "scale": (((lambda value: _is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
-    "ratio": (((lambda value: _is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
+    "size": (((lambda value: SIDE[0](value) or is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
+    "scale": (((lambda value: is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
+    "ratio": (((lambda value: is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
 }
 IMAGE = {
     "crop_and_resize": (BOOL, False),
@@ -184,6 +146,8 @@ def parse(config):
     top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type], config)
     top.image_config = _section("image_config", top.image_config or {}, IMAGE)
     _check_image(top.image_config)
+    if top.source_type == "db":
+        filters.settle(top.source_config)
     _settle_ranks(top.source_config)
     _settle_order(top)
     top.batch = None  # see batches.py

@@ -51,7 +51,7 @@ def run(options):
 
 def _delivers(counts, limit):
     """Good samples that a pass gives if nothing fails; None: not known."""
-    from datago.config import MOST
+    from datago.checks import MOST
 
     count = counts["samples"]
     return min(count, limit) if count is not None else limit if limit < MOST and counts.get("shards") != 0 else None
@@ -62,7 +62,7 @@ def _delivers(counts, limit):
 
 def meaning(config):
     """What a checked config asks for: a list of sentences."""
-    from datago.config import MOST
+    from datago.checks import MOST
 
     image, seed = config.image_config, config.seed
     lines = [_SOURCES[config.source_type](config.source_config)]
@@ -101,15 +101,13 @@ def _of_shards(source):
 
 
 def _of_database(source):
+    from datago.filters import parameters
     from datago.sources.addresses import redact
-    from datago.sources.db import TEXTS, parameters
 
     url = source.api_url or os.environ.get("DATAROOM_API_URL", "") or "(DATAROOM_API_URL is not set)"
-    source = copy.copy(source)
-    source.streams = 1
-    filters = [f"{name}={value}" for name, value in parameters(source) if name in {*TEXTS.values(), "tags__empty", "duplicate_state"}]
+    wanted = [f"{name}={value}" for name, value in parameters(source)]
     images = "records with images" if source.require_images else "records without images"
-    return f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(filters) or 'all of them'}."
+    return f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(wanted) or 'all of them'}."
 
 
 _SOURCES = {"file": _of_folder, "webdataset": _of_shards, "db": _of_database}

@@ -27,7 +27,7 @@ class HttpObject:
     """Bytes of one object, from its first to its last, over as many connections as it takes.
 
     Args:
-        token: sent as `Authorization: Bearer` to the url's own host and to no other.
+        token: sent as `Authorization: Bearer`, or as another `kind`, to the url's own host and to no other.
 
     Attributes:
         position: bytes read.
@@ -35,9 +35,9 @@ class HttpObject:
         checked: whether its end can be told from a cut.
     """
 
-    def __init__(self, url, token, user_agent, stop, timeout):
+    def __init__(self, url, token, user_agent, stop, timeout, kind="Bearer"):
         self._url, self._stop, self._timeout = Url.parse(url), stop, timeout
-        self._token = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = {"Authorization": f"{kind} {token}"} if token else {}
         self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
         self._response = None
         self._etag = self._modified = None
@@ -51,7 +51,7 @@ class HttpObject:
             Fault: no answer, or one that is not the wanted bytes.
         """
         self.disconnect()
-        url, response = self._follow(self._resume_headers())
+        url, response = self.follow(self._resume_headers())
         self._response = response
         if self.position == 0 and response.status == 200:
             self._etag, self._modified = response.headers.get("etag"), response.headers.get("last-modified")
@@ -93,7 +93,7 @@ class HttpObject:
         strong = strong if strong and re.fullmatch(r"[ -~\x80-\xff]*", strong) else None  # it goes into our own head
         return {"Range": f"bytes={self.position}-", **({"If-Range": strong} if strong else {})}
 
-    def _follow(self, headers):
+    def follow(self, headers):
         """The answer after all redirects, and the url that gave it."""
         url, secret, seen = self._url, self._token, set()
         while True:
@@ -106,7 +106,7 @@ class HttpObject:
             seen.add(url)
             target = _redirected(url, response.headers.get("location"))
             log.debug("%s: %d to %s", url, response.status, target)
-            if _same_place(url, target):
+            if same_place(url, target):
                 target = target._replace(user=target.user or url.user)
             else:
                 secret = {}
@@ -218,7 +218,7 @@ def _redirected(url, location):
     return target
 
 
-def _same_place(a, b):
+def same_place(a, b):
     """Whether what is secret at `a` may be told at `b`: the same host and port, or the same host's https instead of http."""
     ends = (a.scheme, a.port, b.scheme, b.port)
     return a.host == b.host and (ends[:2] == ends[2:] or ends == ("http", 80, "https", 443))

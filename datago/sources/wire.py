@@ -171,7 +171,7 @@ def _tls():
     import os
     import ssl
 
-    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or None)
+    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None)
     try:
         import certifi
 
