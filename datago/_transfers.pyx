@@ -16,7 +16,7 @@ from datago._room cimport (
     HELD, forget, grow, leave_room, next_to_resume, no_longer_waiting, reader_is_behind, resize, takes_common_room,
 )
 from datago._threads cimport (
-    dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, pthread_cond_broadcast, pthread_cond_destroy,
+    dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
 
@@ -263,7 +263,7 @@ cdef void *run(void *argument) noexcept nogil:
     cdef pollfd *socket
     cdef int i, wait, count
     cdef char drained[64]
-    dg_thread_name("datago fetcher")
+    dg_thread_begin("datago fetcher")
     while True:
         wait = go_on(engine)
         if wait < 0:

@@ -20,7 +20,8 @@ uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const d
         return 1;
     int turned = options->orient && header.orientation != 1, jpeg = format == DG_FORMAT_JPEG;
     int unit = format == DG_FORMAT_PNG && data[24] == 16 ? WIDE_PIXEL : PIXEL; /* the depth stands behind the size in IHDR */
-    int whole = (role == DG_ROLE_MASK && options->nearest_masks) || (options->mode == DG_RESIZE_EXACT && turned);
+    int whole =
+        (role == DG_ROLE_MASK && options->nearest_masks) || (options->mode == DG_RESIZE_EXACT && turned) || header.lossless;
     if (options->crop.resized.width) {
         out = (uint64_t)options->crop.resized.width * options->crop.resized.height;
     } else if (options->crop.bucket_count) {
