@@ -23,11 +23,11 @@ from posix.unistd cimport getpid
 from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop
 from datago._pixels cimport (
     DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
-    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
-    DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error,
-    dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc, dg_placement_set,
-    dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free, dg_status, dg_status_find,
-    dg_worker, dg_worker_enter, dg_worker_free, dg_worker_new,
+    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,
+    DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin,
+    dg_error, dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc,
+    dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free,
+    dg_status, dg_status_find, dg_worker, dg_worker_enter, dg_worker_free, dg_worker_new,
 )
 from datago._budget cimport (
     Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
@@ -46,7 +46,6 @@ from datago._threads cimport (
 )
 
 cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
-cdef int PILLOW_PIXEL = 12         # bytes that Pillow, the copy out of it and ours take of a pixel, at most
 cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
 
 
@@ -149,16 +148,13 @@ cdef bint never_fits(Engine *engine, Item *item, uint64_t bytes) noexcept nogil:
 
 cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item *item) noexcept nogil:
     """Waits until all parts of a sample may be decoded. False if they never may."""
-    cdef uint64_t cost, total = 0, limit = engine.budget.limit
+    cdef uint64_t cost, total = 0
     cdef int i
-    if not limit:
+    if not engine.budget.limit:
         return True
     for i in range(item.part_count):
         cost = dg_process_cost(<uint8_t *>item.parts[i].data.buf, item.parts[i].data.len, item.parts[i].role, options)
-        if cost == 0:  # only Pillow knows: it is decoded alone
-            total = max(total, limit - min(limit, item.encoded))
-        else:
-            total += cost
+        total += cost if cost else pillow_cost(&item.parts[i], options)
     if never_fits(engine, item, item.encoded + total):
         return False
     if not budget_take_pixels(&engine.budget, item.number, total):
@@ -166,6 +162,18 @@ cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item
         return False
     item.pixels = total
     return True
+
+
+cdef uint64_t pillow_cost(Part *part, const dg_process_options *options) noexcept nogil:
+    """Of a picture that only Pillow knows. What it does not know either costs nothing, and fails when its turn comes."""
+    cdef int width = 0, height = 0
+    with gil:
+        try:
+            from datago.fallback import size
+            width, height = size(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ))
+        except BaseException:
+            return 1  # decoding it will say so
+    return dg_pillow_cost(width, height, part.data.len, options) if width > 0 and height > 0 else 1
 
 
 cdef void settle_budget(Engine *engine, Item *item) noexcept nogil:
@@ -198,7 +206,7 @@ cdef dg_status pillow_process(Engine *engine, dg_worker *tools, Part *part, cons
 cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_options *options, int *orientation,
                              dg_error *error) noexcept:
     cdef dg_image *image = &part.picture.image
-    cdef uint64_t most = engine.budget.limit // PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
+    cdef uint64_t most = engine.budget.limit // DG_PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
     try:
         from datago.fallback import decode
         found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
@@ -212,8 +220,14 @@ cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_option
             return dg_fail(error, DG_NO_MEMORY, "no memory for the pixels")
         memcpy(image.buffer.data, <const char *>pixels, min(<size_t>len(pixels), image.buffer.size))
         return DG_OK
-    except BaseException:  # the fallback could not even be imported, or memory is short
-        return dg_fail(error, DG_UNSUPPORTED, "Pillow cannot be used")
+    except MemoryError:
+        return dg_fail(error, DG_NO_MEMORY, "no memory for Pillow")
+    except BaseException as failed:  # the fallback could not even be imported
+        try:
+            text = f"{type(failed).__name__}: {failed}".encode("utf-8", "replace")
+            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed: %s", <const char *>text)
+        except BaseException:
+            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed")
 
 
 cdef void *worker(void *argument) noexcept nogil:
