@@ -159,7 +159,9 @@ cdef extern from "process.h" nogil:
 
 
 cdef extern from "cost.h" nogil:
+    int DG_PILLOW_PIXEL
     uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
+    uint64_t dg_pillow_cost(int width, int height, size_t size, const dg_process_options *options)
 
 
 cdef extern from "color.h" nogil:

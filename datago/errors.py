@@ -78,7 +78,7 @@ SAMPLE_ERRORS = {
 def source_os_error(error, what, path):
     """The SourceError for an OSError met at `path`."""
     kind = SourceNotFoundError if isinstance(error, FileNotFoundError) else SourceOSError
-    return kind(error.errno, f"{what}: {os.strerror(error.errno)}", path)
+    return kind(error.errno, f"{what}: {error if error.errno is None else os.strerror(error.errno)}", path)
 
 
 def sample_error(failure):

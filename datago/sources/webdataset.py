@@ -19,6 +19,7 @@ from datago.sources.part import Part
 from datago.sources.remote import open_stream
 from datago.sources.shard_index import sample_counts
 from datago.sources.shards import ShardReader
+from datago.threads import Flag
 
 log = logging.getLogger("datago.webdataset")
 
@@ -39,7 +40,7 @@ class WebDatasetSource:
 
     def __init__(self, config):
         self._config = config
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
         self._lock = threading.Lock()  # guards these three
         self._found = self._own = 0    # entries of all shards that were read; those of this stream
