@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import os
 import threading
 
 from datago._sample import Failure
@@ -88,6 +89,7 @@ class _Quiet:
 
 
 _quiet = _Quiet()
+os.register_at_fork(after_in_child=_quiet.__init__)  # whoever was inside stayed in the parent, and may have had the lock
 
 
 @functools.cache
