@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from math import prod
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -108,7 +109,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
         shape = len(batch.samples), batch.height, batch.width, channels
         shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
-        count, dtype = int(numpy.prod(shape)), self._client.config.batch.dtype
+        count, dtype = prod(shape), self._client.config.batch.dtype
         if torch is None:
             return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
         try:
