@@ -437,8 +437,8 @@ cdef class Pool:
         return self.started
 
     def submit(self, list entries, list classes=None) -> bool:
-        """Lets a batch of a source's entries in, with the class of each where there are classes, waiting outside the GIL for room, and until there may be need of another batch, so that
-        a source begins nothing that nobody wants. False once the pool was stopped."""
+        """Lets a batch of a source's entries in, with the class of each where there are classes, waiting outside the GIL for room, and
+        until there may be need of another batch, so that a source begins nothing that nobody wants. False once the pool was stopped."""
         cdef Py_ssize_t i = 0, count = len(entries)
         cdef Item **items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
         cdef Engine *engine = self.engine
