@@ -10,8 +10,25 @@ from types import SimpleNamespace
 from datago import filters
 from datago._buckets import aspect_buckets
 from datago.checks import (
-    BOOL, COLOUR, MOST, OBJECT, PATH, PERIOD, POLICY, PROBABILITY, RANK, SECONDS, TEXT, TEXTS, URLS, WORLD_SIZE, is_pair, is_range,
-    choice, integer, number,
+    BOOL,
+    COLOUR,
+    MOST,
+    OBJECT,
+    PATH,
+    PERIOD,
+    POLICY,
+    PROBABILITY,
+    RANK,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    URLS,
+    WORLD_SIZE,
+    choice,
+    integer,
+    is_pair,
+    is_range,
+    number,
 )
 from datago.hidden import hidden, shown
 
