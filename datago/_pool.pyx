@@ -25,8 +25,8 @@ from datago._pixels cimport (
     DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,
     DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin,
     dg_error, dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc,
-    dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free, dg_status, dg_status_find,
-    dg_worker, dg_worker_free, dg_worker_new,
+    dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch,
+    dg_scratch_free, dg_status, dg_status_find, dg_worker, dg_worker_free, dg_worker_new,
 )
 from datago._budget cimport (
     Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
