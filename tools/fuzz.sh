@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fuzzes for so many seconds, on two cores: pictures by libFuzzer, archives, configs and what servers answer by mutators of their own, all under ASAN.
+# Fuzzes for so many seconds, on two cores: pictures by libFuzzer, archives, configs and servers' answers by mutators of their own, all
+# under ASAN.
 #   tools/fuzz.sh [SECONDS]
 # Each begins with its kept corpus. What fails is printed, and how to repeat it; the exit code says that something did.
 set -eu
