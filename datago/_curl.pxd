@@ -52,6 +52,7 @@ cdef extern from *:
 
     CURLcode curl_global_init(long flags)
     CURL *curl_easy_init() nogil
+    CURL *curl_easy_duphandle(CURL *easy) nogil
     void curl_easy_cleanup(CURL *easy) nogil
     CURLcode curl_easy_pause(CURL *easy, int bits) nogil
     CURLcode curl_easy_setopt(CURL *easy, CURLoption option, ...) nogil

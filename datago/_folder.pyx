@@ -55,6 +55,10 @@ cdef bint is_image(const char *name) noexcept nogil:
     return False
 
 
+cdef int raise_errno(int failed) except -1:
+    raise MemoryError if failed == ENOMEM else OSError(failed, os.strerror(failed))
+
+
 cdef class Folder:
     """The entries of one folder, in the order of the file system.
 
@@ -78,7 +82,7 @@ cdef class Folder:
         with nogil:
             self.folder = opendir(where)
         if self.folder == NULL:
-            raise OSError(errno, os.strerror(errno))
+            raise_errno(errno)
 
     def __dealloc__(self):
         if self.folder != NULL:
@@ -99,7 +103,7 @@ cdef class Folder:
                 failed = self.next_entry(&used, &folders[count])
                 count += failed == 0
         if failed > 0:
-            raise OSError(failed, os.strerror(failed))
+            raise_errno(failed)
         if count == 0:
             return None
         found, below = [], []

@@ -6,6 +6,7 @@ import os
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.object cimport PyObject_GenericSetAttr
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint16_t
@@ -176,8 +177,8 @@ cdef class ImagePayload:
     """One image of a sample: raw pixels, or encoded bytes if `is_encoded`.
 
     It behaves like a PIL image: calling it gives one, and what it does not have itself (`.mode`, `.convert(…)`) is looked
-    up there. It is falsy where a sample has no image; sizes are then 0. Its attributes are read-only, since native code relies on
-    them; the pixels may be written.
+    up there. It is falsy where a sample has no image; sizes are then 0. Where native code filled it, it relies on the attributes: they are
+    read-only then, unless `data` is replaced. One that was made by hand can be filled by hand.
 
     Attributes:
         data: bytes-like, no copy. Raw: rows from the top, pixels interleaved, no padding, `height * width * channels`
@@ -197,15 +198,47 @@ cdef class ImagePayload:
     def __init__(self):
         self._data = b""
 
+    def __setattr__(self, name, value):
+        with cython.critical_section(self):
+            if name == "data":
+                self._data = memoryview(value) if isinstance(value, PixelBuffer) else value
+            elif isinstance(self._data, PixelBuffer):
+                raise AttributeError(f"{name!r} is read-only: it says what `data` holds, which native code reads")
+            elif name in PAYLOAD:
+                self.fill(name, value)
+            else:
+                PyObject_GenericSetAttr(self, name, value)
+            self._step = self.channels  # where there is no PixelBuffer
+
+    cdef int fill(self, str name, value) except -1:
+        if name == "original_height":
+            self.original_height = value
+        elif name == "original_width":
+            self.original_width = value
+        elif name == "height":
+            self.height = value
+        elif name == "width":
+            self.width = value
+        elif name == "channels":
+            self.channels = value
+        elif name == "bit_depth":
+            self.bit_depth = value
+        else:
+            self.is_encoded = value
+        return 0
+
     @property
     def data(self):
-        with cython.critical_section(self):  # _data and _step belong together
-            if isinstance(self._data, PixelBuffer):
-                if self._step != self.channels and not self.is_encoded:
-                    self._data = repacked(self._data, STRIP, self.width, self.height, 3)
-                    self._step = 3
-                return memoryview(self._data)
-            return self._data
+        with cython.critical_section(self):  # _data and what says what it holds belong together
+            data = self._data
+            if not isinstance(data, PixelBuffer):
+                return data
+            if self._step != self.channels and not self.is_encoded:
+                packed = repacked(data, STRIP, self.width, self.height, 3)
+                if self._data is data:  # no other thread has been here meanwhile
+                    self._data, self._step = packed, 3
+                data = packed
+            return memoryview(data)
 
     @property
     def size(self):
@@ -226,12 +259,11 @@ cdef class ImagePayload:
             from PIL import Image
             return Image.open(BytesIO(self._data))
         self._check()
-        if not isinstance(self._data, PixelBuffer):
-            from PIL import Image
-            return Image.fromarray(self.to_numpy_array().squeeze(axis=2) if self.channels == 1 else self.to_numpy_array())
         with cython.critical_section(self):
-            data, step = self._data, self._step
-        return pil_image(data, self.width, self.height, self.channels, step, self.bit_depth)
+            if isinstance(self._data, PixelBuffer):
+                return pil_image(self._data, self.width, self.height, self.channels, self._step, self.bit_depth)
+        from PIL import Image
+        return Image.fromarray(self.to_numpy_array().squeeze(axis=2) if self.channels == 1 else self.to_numpy_array())
 
     def to_numpy_array(self):
         """An array of shape (height, width, channels), uint8 or uint16: writable and, unless encoded, without a copy.
@@ -285,12 +317,10 @@ PAYLOAD = ("original_height", "original_width", "height", "width", "channels", "
 
 def payload_again(data, about):
     """An ImagePayload out of a pickle: the pixels are copied."""
-    cdef ImagePayload payload = ImagePayload.__new__(ImagePayload)
-    payload._data = bytearray(data)  # writable, as it was; no native code reads a bytearray
-    payload.original_height, payload.original_width = about["original_height"], about["original_width"]
-    payload.height, payload.width = about["height"], about["width"]
-    payload.channels, payload.bit_depth, payload.is_encoded = about["channels"], about["bit_depth"], about["is_encoded"]
-    payload._step = payload.channels
+    payload = ImagePayload()
+    for name, value in about.items():
+        setattr(payload, name, value)
+    payload.data = bytearray(data)  # writable, as it was
     return payload
 
 

@@ -59,6 +59,7 @@ cdef extern from "<poll.h>" nogil:
 
 cdef struct Engine:
     CURLM *multi
+    CURL *model            # what all handles are copied from
     int wake[2]            # a pipe; a byte in it wakes the thread
     Slot *slots
     int slot_count

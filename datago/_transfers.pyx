@@ -147,9 +147,13 @@ cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogi
 # ---- one transfer ---------------------------------------------------------------------------------------------------
 
 cdef void begin(Slot *slot, const char *url) noexcept nogil:
-    """Sends a slot's job to `url`, its own or where it was redirected to."""
+    """Sends a slot's job to `url`, its own or where it was redirected to.
+
+    Each goes by a handle of its own: libcurl 7.83 to 8.1 keeps pointers into the head of the answer before (curl/curl#11101).
+    """
     cdef Engine *engine = slot.engine
     cdef bint secure = begins(url, "https://")
+    cdef CURL *before = slot.easy
     cdef CURLMcode failed
     slot.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
@@ -161,10 +165,17 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         settle(slot, CURLE_OK, 0, "a redirect from https to http is not followed")
     else:
         slot.secure = secure
-        curl_easy_setopt(slot.easy, CURLOPT_URL, url)
+        slot.easy = curl_easy_duphandle(engine.model)
+        curl_easy_setopt(slot.easy, CURLOPT_PRIVATE, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_HEADERDATA, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_WRITEDATA, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_ERRORBUFFER, <char *>slot.text)
         curl_easy_setopt(slot.easy, CURLOPT_PROXY, engine.proxies[secure])
+        curl_easy_setopt(slot.easy, CURLOPT_URL, url)
+        curl_easy_cleanup(before)  # to which `url` may belong
         failed = curl_multi_add_handle(engine.multi, slot.easy)
         if failed:
+            slot.job.verdict = NO_MEMORY if slot.easy == NULL else GOOD
             settle(slot, CURLE_OK, 0, curl_multi_strerror(failed))
 
 
@@ -202,9 +213,10 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
         passing = status == 408 or status == 429 or status >= 500
         curl_easy_getinfo(slot.easy, CURLINFO_RETRY_AFTER, &wait)
     elif job.verdict == GOOD and (result != CURLE_OK or status != 200):
-        job.verdict = (NO_MEMORY if result == CURLE_OUT_OF_MEMORY else TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED
-                       else REMOTE)
-        if why != NULL:
+        job.verdict = TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED else REMOTE
+        if result == CURLE_OUT_OF_MEMORY:  # libcurl calls host names so, too, that have no international form
+            say(job.text, "the host name cannot be understood, or there is no memory")
+        elif why != NULL:
             say(job.text, why)
         elif job.text[0]:  # said by what libcurl called
             pass
@@ -490,15 +502,13 @@ cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_by
     engine.wake[0] = engine.wake[1] = -1
     engine.slots = <Slot *>calloc(slots, sizeof(Slot))
     engine.multi = curl_multi_init()
-    while engine.slots != NULL and engine.multi != NULL and engine.slot_count < slots:
-        engine.slots[engine.slot_count].engine = engine
-        engine.slots[engine.slot_count].easy = curl_easy_init()
-        if engine.slots[engine.slot_count].easy == NULL:
-            break
-        engine.slot_count += 1
-    if engine.slot_count < slots or not make_room(engine):
+    engine.model = curl_easy_init()
+    if engine.slots == NULL or engine.multi == NULL or engine.model == NULL or not make_room(engine):
         drop(engine)
         raise MemoryError
+    engine.slot_count = slots
+    for i in range(slots):
+        engine.slots[i].engine = engine
     if pipe(engine.wake) < 0:
         drop(engine)
         raise OSError(errno, "no pipe for the download thread")
@@ -519,26 +529,19 @@ cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_by
 cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1:
     """What all transfers have in common. The strings are copied; an empty ca_file leaves libcurl its own."""
     cdef long connect = max(<long>1, <long>(1000 * min(engine.timeout, CONNECT_TIMEOUT)))
-    cdef CURL *easy
-    cdef int i
-    for i in range(engine.slot_count):
-        easy = engine.slots[i].easy
-        curl_easy_setopt(easy, CURLOPT_PRIVATE, &engine.slots[i])
-        curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
-        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
-        curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
-        curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
-        curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
-        curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
-        curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
-        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, <char *>engine.slots[i].text)
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
-        curl_easy_setopt(easy, CURLOPT_HEADERDATA, &engine.slots[i])
-        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
-        curl_easy_setopt(easy, CURLOPT_WRITEDATA, &engine.slots[i])
-        if ca_file[0]:
-            curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file)
-        dg_curl_quick_exit(easy)
+    cdef CURL *easy = engine.model
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
+    curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
+    if ca_file[0]:
+        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file)
+    dg_curl_quick_exit(easy)
     return 0
 
 
@@ -549,6 +552,7 @@ cdef void curl_down(Engine *engine) noexcept nogil:
         if engine.slots[i].job != NULL:
             curl_multi_remove_handle(engine.multi, engine.slots[i].easy)
         curl_easy_cleanup(engine.slots[i].easy)
+    curl_easy_cleanup(engine.model)
     if engine.multi != NULL:
         curl_multi_cleanup(engine.multi)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy
 
 from datago._buckets import aspect_buckets
-from datago.dataset import DatagoIterDataset, get_worker_info, torch
+from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.errors import SourceValueError
 from datago.labels import of_attribute, of_folder
 from datago.sources.tree import Tree
@@ -114,10 +115,13 @@ class DatagoBatchDataset(DatagoIterDataset):
         layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
         shape = len(batch.samples), batch.height, batch.width, channels
         shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
-        count, dtype = int(numpy.prod(shape)), self._client.config.batch.dtype
+        count, dtype = math.prod(shape), self._client.config.batch.dtype
         if torch is None:
             return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
-        tensor = torch.frombuffer(batch.pixels, dtype=getattr(torch, dtype), count=count).reshape(shape)
+        try:
+            tensor = torch.frombuffer(batch.pixels, dtype=getattr(torch, dtype), count=count).reshape(shape)
+        except (torch.OutOfMemoryError, SystemError):  # so it calls a failed allocation of the object itself
+            raise MemoryError("no memory for a tensor") from None
         return tensor.pin_memory() if torch.cuda.is_available() and get_worker_info() is None else tensor
 
     def _others(self, of_samples):
@@ -141,11 +145,13 @@ class DatagoBatchDataset(DatagoIterDataset):
         return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
 
     def __len__(self) -> int:
-        """How many batches a pass gives on this rank, if no sample fails; TypeError where buckets decide about that."""
+        """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
+        have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
-        count, size = super().__len__(), self._client.config.batch.size
-        return count // size if self._client.config.batch.drop else -(-count // size)
+        size, drop = self._client.config.batch.size, self._client.config.batch.drop
+        counts = self._counts(asking_workers(sys._getframe(1)))
+        return sum(count // size if drop else -(-count // size) for count in counts)
 
 
 def check(name, value, good, wanted):

@@ -77,15 +77,15 @@ class DatagoClient:
                 with self._lock():
                     self._pass, self._pid, self._ended = running, os.getpid(), False
                 hold = running.open()
+                with self._lock():
+                    if self._pass is running:
+                        self._hold, self._resumed = hold, None
             except BaseException:
                 running.close(STOP_GRACE)
                 with self._lock():
                     if self._pass is running:
                         self._pass, self._ended = before
                 raise
-            with self._lock():
-                if self._pass is running:
-                    self._hold, self._resumed = hold, None
 
     def stop(self) -> None:
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""

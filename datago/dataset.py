@@ -1,16 +1,20 @@
 """DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
+import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from datago import states
+from datago import plan, states
 from datago.client import DatagoClient
 
 try:
     import torch
-    from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 except ImportError:
-    torch, IterableDataset, get_worker_info = None, object, lambda: None
+    torch, DataLoader, IterableDataset, get_worker_info = None, (), object, lambda: None
+
+log = logging.getLogger("datago.dataset")
 
 COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
 
@@ -55,9 +59,7 @@ class DatagoIterDataset(IterableDataset):
     def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True) -> None:
         self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
-        # Workers that outlive an epoch see what set_epoch says in the parent.
-        epoch = [self._client.epoch]
-        self._epoch = torch.tensor(epoch).share_memory_() if torch else epoch
+        self._epoch = _shared(self._client.epoch)
         self._states = None   # loaded, and no pass has begun with them yet
         self._running = None  # the client of the pass under way, or of the last one
 
@@ -95,10 +97,15 @@ class DatagoIterDataset(IterableDataset):
         """The client of the pass that would begin now."""
         info = get_worker_info()
         client = self._client.part(info.id, info.num_workers) if info else self._client.part(0, 1)
+        if info and isinstance(self._epoch, list):
+            log.warning("shared memory cannot be used: a worker that outlives an epoch does not see what set_epoch says")
         if self._states is not None:
             client.load_state_dict(self._states)
-        client.set_epoch(int(self._epoch[0]))  # of another epoch than the state's: that is over
+        client.set_epoch(self._epoch_now())  # of another epoch than the state's: that is over
         return client
+
+    def _epoch_now(self):
+        return self._epoch[0] if isinstance(self._epoch, list) else self._epoch.item()
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's, in every worker. Raises ValueError."""
@@ -109,7 +116,7 @@ class DatagoIterDataset(IterableDataset):
         """Where this process is in its epoch; see DatagoClient.state_dict."""
         running = self._running
         client = running if running is not None and not running._foreign() else self._next()
-        client.set_epoch(int(self._epoch[0]))
+        client.set_epoch(self._epoch_now())
         return client.state_dict()
 
     def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -122,15 +129,36 @@ class DatagoIterDataset(IterableDataset):
         self._states = found
 
     def __len__(self) -> int:
-        """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.
+        """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that, once for each worker
+        of the DataLoader that asks.
 
         Shards without an index and databases are not counted: their `limit` is given, and TypeError raised if there is none.
         """
+        return sum(self._counts(asking_workers(sys._getframe(1))))
+
+    def _counts(self, workers):
+        """How many samples each of so many workers gives."""
         limit = self._client.config.limit
-        count = self._client.count()
-        if count is None and limit > COUNTABLE:
+        counts = [self._client.part(worker, workers).count() for worker in range(workers)]
+        limits = [plan.portion(limit, worker, workers) for worker in range(workers)]
+        if None in counts and limit > COUNTABLE:
             raise TypeError("the number of samples is not known: the config has no limit, and this source does not count")
-        return limit if count is None else min(count, limit)
+        return limits if None in counts else list(map(min, counts, limits))
 
     def __getstate__(self):
         return {**self.__dict__, "_running": None}
+
+
+def _shared(epoch):
+    """The epoch where workers that outlive one see what set_epoch says in the parent; a plain list where there is no shared memory."""
+    try:
+        return torch.tensor([epoch]).share_memory_() if torch else [epoch]
+    except (OSError, RuntimeError):  # /dev/shm is not there, or cannot be written
+        return [epoch]
+
+
+def asking_workers(frame):
+    """In how many parts a pass is read by who asks for a length. A DataLoader does not say how many workers it has: the frame of its own
+    `__len__` is where that can be seen."""
+    loader = frame.f_locals.get("self")
+    return max(1, loader.num_workers) if isinstance(loader, DataLoader) else 1

@@ -46,11 +46,15 @@ class SampleError(DatagoError):
     Attributes:
         name: path, url or member.
         reason: the key under which stats()["failures"] counts it.
+        text: what is wrong; may be empty.
     """
 
     def __init__(self, name: str, reason: str, text: str) -> None:
         super().__init__(f"{printable(name)}: {reason}" + (f": {text}" if text else ""))
-        self.name, self.reason = name, reason
+        self.name, self.reason, self.text = name, reason, text
+
+    def __reduce__(self):
+        return type(self), (self.name, self.reason, self.text)
 
 
 class SampleOSError(SampleError, OSError):

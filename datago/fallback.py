@@ -11,8 +11,8 @@ from datago.pillow import TooLarge
 from datago.variants import Corrupt, Truncated, Unsupported
 
 _UNSUPPORTED = re.compile(
-    r"unsupported|unimplemented|not implemented|not available|not installed|not (yet )?supported|no codec|cannot handle|cannot load this image"
-    r"|unknown (tga|pcx|pixel|data)|unable to determine|no 32bit icon|conversion from", re.IGNORECASE
+    r"unsupported|unimplemented|not implemented|not available|not installed|not (yet )?supported|no codec|cannot handle"
+    r"|cannot load this image|unknown (tga|pcx|pixel|data)|palette size|unable to determine|no 32bit icon|conversion from", re.IGNORECASE
 )  # fmt: skip
 _TRUNCATED = re.compile(
     r"truncated|incomplete|not enough|eof while|but only got|requires a buffer|index out of range|ends early", re.IGNORECASE
@@ -31,7 +31,7 @@ class _Opened:
             source = variants.PREPARE.get(name, bytes)(data)
         self.image = pillow.factories[name](io.BytesIO(source), "")
         if name in variants.OPENED:
-            variants.OPENED[name](self.image, data)
+            variants.OPENED[name](self.image, data, pillow.raw_palette)
         pillow.check_size(self.image.size)
 
 
@@ -50,12 +50,19 @@ def _open(data, most):
     broken = None
     for name, accept in pillow.accepts.items():
         try:
-            if accept is None or accept(prefix) is True:
-                return _Opened(name, data)
-        except (TooLarge, MemoryError):
+            if accept is not None and accept(prefix) is not True:
+                continue
+        except Exception:
+            continue  # some look at bytes that a tiny file has not
+        try:
+            return _Opened(name, data)
+        except TooLarge as stated:
+            stated.format = name
+            raise
+        except MemoryError:
             raise
         except Exception as error:  # plugins raise whatever they like on broken files
-            if accept is not None and len(prefix) == 16 and broken is None:
+            if accept is not None and broken is None:
                 broken = _Broken(name, error)
     if broken is not None:
         raise broken
@@ -100,7 +107,7 @@ def decode(data, max_pixels, most):
         return *_samples(opened, box), _orientation(opened) if opened.orientation is None else opened.orientation
     except TooLarge as error:
         text = f"max_pixels is {max_pixels}" if error.width * error.height > max_pixels else f"memory_limit allows {most}"
-        return Failure("", "too_large", f"{name}{': ' if name else ''}{error}, {text}")
+        return Failure("", "too_large", f"{name or error.format}: {error}, {text}")
     except MemoryError:
         return Failure("", "no_memory", "Pillow ran out of memory")
     except _Broken as broken:

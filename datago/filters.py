@@ -48,9 +48,10 @@ NAMES = is_list, "names with commas between them"
 PAIRS = is_list, "name:value pairs with commas between them"
 DATE = is_date, "an ISO 8601 date, or date and time"
 FRACTION = is_fraction, 'width:height in whole numbers, such as "3:4"'
+SIDES = {"short_edge": integer(0), "pixel_count": integer(0), "aspect_ratio": number(0)}
 # In the order in which they are sent: (key, parameter, check, what stands for no filter)
 TABLE = [
-    ("sources", "sources", NAMES, ""),
+    ("sources", "sources", NAMES, None),  # always said: "" is all of them
     ("sources_ne", "sources__ne", NAMES, ""),
     ("tags", "tags", NAMES, ""),
     ("tags_all", "tags__all", NAMES, ""),
@@ -71,13 +72,15 @@ TABLE = [
     ("duplicate_state", "duplicate_state", UNIQUENESS, 0),
     ("source", "source", WORD, ""),
     ("source_empty", "source__empty", YES_OR_NO, ""),
-    *((f"{side}{end}", f"{side}{end and '_'}{end}", integer(0), None) for side in ("short_edge", "pixel_count") for end in ("", "_gt", "_lt")),
-    *((f"aspect_ratio{end}", f"aspect_ratio{end and '_'}{end}", number(0), None) for end in ("", *map("_{}".format, COMPARATORS))),
+    *((side, side, check, None) for side, check in SIDES.items()),
+    *((f"{side}_{end}", f"{side}__{end}", integer(0), None) for side in ("short_edge", "pixel_count") for end in ("gt", "lt")),
+    *((f"aspect_ratio_{end}", f"aspect_ratio__{end}", number(0), None) for end in COMPARATORS),
     ("aspect_ratio_fraction", "aspect_ratio_fraction", FRACTION, ""),
     ("aspect_ratio_fraction_empty", "aspect_ratio_fraction__empty", YES_OR_NO, ""),
     ("coca_embedding_empty", "coca_embedding__empty", YES_OR_NO, ""),
     *((f"date_{which}_{end}", f"date_{which}__{end}", DATE, "") for which in ("created", "updated") for end in COMPARATORS),
-    *((f"datasets{end}", f"datasets{end and '_'}{end}", NAMES, "") for end in ("", "_ne", "_all", "_ne_all")),
+    ("datasets", "datasets", NAMES, ""),
+    *((f"datasets_{end}", f"datasets__{end}", NAMES, "") for end in ("ne", "all", "ne_all")),
     ("datasets_empty", "datasets__empty", YES_OR_NO, ""),
 ]
 KEYS = {key: (check, nothing) for key, _, check, nothing in TABLE if key != "sources"}
@@ -92,7 +95,7 @@ def settle(source):
         elif check in (DATE, WORD):
             setattr(source, key, value.strip())
         elif check is YES_OR_NO and value != "":
-            setattr(source, key, str(value).lower())
+            setattr(source, key, value in (True, "true"))
     source.return_latents = names(source.return_latents)
 
 
@@ -104,8 +107,7 @@ def chosen(source):
 def parameters(source):
     """The (name, value) pairs of the query that say which records are wanted."""
     found = chosen(source)
-    if found.get("duplicate_state") == "none":
-        found["duplicate_state"] = "None"
-    elif found.get("duplicate_state") == -1:
-        del found["duplicate_state"]
-    return [(name, found[key]) for key, name, _, _ in TABLE if key in found]
+    state = {"none": "None", -1: ""}  # -1 asks for less of each record, not for fewer of them
+    found = {key: state.get(value, value) if key == "duplicate_state" else value for key, value in found.items()}
+    found = {key: str(value).lower() if isinstance(value, bool) else value for key, value in found.items()}
+    return [(name, found[key]) for key, name, _, _ in TABLE if found.get(key, "") != ""]

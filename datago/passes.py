@@ -15,7 +15,7 @@ from datago.errors import SourceValueError, printable
 from datago.labels import labelled
 from datago.sources import open_source
 from datago.sources.waiting import Stopped
-from datago.threads import start_thread
+from datago.threads import new_lock, start_thread
 
 log = logging.getLogger("datago.client")
 
@@ -53,7 +53,7 @@ class Pass:
         self.last_failures = deque(maxlen=FAILURES_KEPT)
         self.dropped = []     # ids of samples that made no full batch
         self.late = False     # it was closed, and something is still in flight after the grace period
-        self._lock = threading.RLock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
+        self._lock = new_lock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
         self._threads = []    # the feeder and the keeper
         self._closed = False
 

@@ -7,12 +7,16 @@ _datago_pillow; only the compiled parts, which keep no such state, are shared. I
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
+import io
 import logging
 import sys
 import threading
 import types
+
+from datago import variants
 
 # What is decoded, and by which plugin; tried in this order. These are the formats that cameras, scanners, browsers and image editors
 # write. What is not listed is never tried, because it
@@ -33,7 +37,7 @@ class TooLarge(Exception):
 
     def __init__(self, width, height):
         super().__init__(f"{width} x {height} pixels")
-        self.width, self.height = width, height
+        self.width, self.height, self.format = width, height, ""
 
 
 limit = threading.local()
@@ -43,6 +47,26 @@ def check_size(size, **_):
     """Called by Pillow's plugins with every size before they allocate pixels, also of pictures within an icon."""
     if size[0] * size[1] > limit.most:
         raise TooLarge(*size)
+
+
+def _plugin(name):
+    return sys.modules[f"{_NAME}.{name}"]
+
+
+def _mend(image):
+    """Texts and profiles of a PNG within an icon are no reason to drop it, and BMP's runs are decoded by its rules."""
+    def skip(self, _, length):
+        return _plugin("ImageFile")._safe_read(self.fp, length)
+
+    class Runs(_plugin("BmpImagePlugin").BmpRleDecoder):
+        def decode(self, _):
+            pixels = variants.bmp_runs(self.fd.read, self.state.xsize, self.state.ysize, self.args[1])
+            self.set_as_raw(pixels, "L" if self.mode in ("1", "L") else "P", (0, self.args[-1]))
+            return -1, 0
+
+    for chunk in ("tEXt", "zTXt", "iTXt", "iCCP"):
+        setattr(_plugin("PngImagePlugin").PngStream, f"chunk_{chunk}", skip)
+    image.register_decoder("bmp_rle", Runs)
 
 
 def _load():
@@ -67,21 +91,25 @@ def _load():
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{_NAME}.") and hasattr(module, "warnings"):
             module.warnings = silent
-    sys.modules[f"{_NAME}.TiffImagePlugin"].READ_LIBTIFF = True  # it knows more than Pillow's own reader: planes, strips, sizes
+    _plugin("TiffImagePlugin").READ_LIBTIFF = True  # it knows more than Pillow's own reader: planes, strips, sizes
     image._initialized = 2  # no other plugin is ever looked for
     image._decompression_bomb_check = check_size
-    _read = image.Exif.load
-
-    def load(self, data):  # AVIF reads its EXIF while it is opened: what is wrong with it must not cost the picture
-        with contextlib.suppress(Exception):
-            _read(self, data)
-
-    image.Exif.load = load
+    _mend(image)
     # The first picture of an MPO file is a JPEG like any other, so the index that JPEG's own factory reads does not matter.
     factories = {name: image.OPEN[name][0] for name in FORMATS if name in image.OPEN}
-    factories["JPEG"] = sys.modules[f"{_NAME}.JpegImagePlugin"].JpegImageFile
+    factories["JPEG"] = _plugin("JpegImagePlugin").JpegImageFile
     accepts = {name: image.OPEN[name][1] for name in factories}
-    return image, factories, accepts
+    return image, _plugin("ImagePalette").raw, factories, accepts
 
 
-Image, factories, accepts = _load()
+Image, raw_palette, factories, accepts = _load()
+
+
+@functools.cache
+def libtiff_has(codec):
+    """Whether the libtiff at hand has a codec that it may be built without. It says so only when it is used."""
+    try:
+        Image.new("RGB", (16, 16)).save(io.BytesIO(), "TIFF", compression=codec)
+    except Exception:
+        return False
+    return True

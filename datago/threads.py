@@ -3,8 +3,17 @@
 import errno
 import os
 import threading
+from functools import partial
 
 from datago.errors import SourceOSError
+
+
+def new_lock(make=threading.RLock):
+    """A lock. Raises MemoryError, which Python calls a RuntimeError here."""
+    try:
+        return make()
+    except RuntimeError:
+        raise MemoryError("no memory for a lock") from None
 
 
 class Bell:
@@ -12,7 +21,7 @@ class Bell:
     own thread may be just inside `wait`."""
 
     def __init__(self):
-        self._lock = threading.Lock()
+        self._lock = new_lock(threading.Lock)
         self._lock.acquire()
 
     def ring(self):
@@ -39,11 +48,14 @@ class Flag:
         self._set = True
         self._bell.ring()
 
-    def wait(self, timeout):
+    def wait(self, timeout=-1):
         """Waits until it is set; False after `timeout` seconds."""
         if not self._set and self._bell.wait(timeout):
             self._bell.ring()  # for the next who waits
         return self._set
+
+    def _at_fork_reinit(self):  # as an Event has it, for _Thread
+        pass
 
 
 class OwnLock:
@@ -55,7 +67,31 @@ class OwnLock:
 
     def __call__(self):
         pid = os.getpid()
-        return self._locks.get(pid) or self._locks.setdefault(pid, threading.RLock())
+        return self._locks.get(pid) or self._locks.setdefault(pid, new_lock())
+
+
+class _Thread(threading.Thread):
+    """Where memory is short Python's own may die before it comes to `run`, and its `start` waits for ever then. This one says whether it
+    came there, and from there on calls nothing that takes memory before `run` has begun."""
+
+    def __init__(self, run, name, arguments):
+        super().__init__(name=name, daemon=True)
+        self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
+
+    def run(self):
+        self.begun = True
+        self.settled.ring()
+        self._call()
+
+    def _bootstrap(self):
+        try:
+            super()._bootstrap()
+        except BaseException:
+            if self.begun:
+                raise
+        finally:
+            self._started.set()
+            self.settled.ring()
 
 
 def start_thread(run, name, *arguments):
@@ -63,12 +99,18 @@ def start_thread(run, name, *arguments):
 
     Raises:
         SourceOSError: the system refuses another thread (EAGAIN).
+        MemoryError: there is no memory for one.
     """
-    thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
     try:
+        thread = _Thread(run, name, arguments)
         thread.start()
-    except RuntimeError:  # all that Python says of it
+    except RuntimeError as error:  # all that Python says of it
+        if "lock" in str(error):
+            raise MemoryError("no memory for a lock") from None
         raise SourceOSError(errno.EAGAIN, f"no thread could be started: {os.strerror(errno.EAGAIN)}") from None
+    thread.settled.wait(-1)
+    if not thread.begun:
+        raise MemoryError("no memory for another thread")
     return thread
 
 

@@ -3,6 +3,7 @@
 import re
 import struct
 
+from datago import pillow
 from datago.variants import Corrupt, Truncated, Unsupported
 
 _SIZES = {1: (1, "B"), 3: (2, "H"), 4: (4, "I"), 13: (4, "I"), 16: (8, "Q")}  # a type's bytes, and struct's letter: whole numbers alone
@@ -18,6 +19,7 @@ _KEPT = {
 _PACKED = {5, 8, 32946, 34925, 50000}  # LZW, deflate, LZMA, Zstandard: they have predictors
 _CODINGS = {1, 2, 3, 4, 6, 7, 32773, 50001} | _PACKED
 _FAX = {2, 3, 4}
+_OPTIONAL = {34925: "lzma", 50000: "zstd", 50001: "webp"}  # libtiff may be built without them
 
 
 class _Directory:
@@ -88,10 +90,11 @@ class _Directory:
                 kind, number, value = 3, 1, struct.pack(f"{self.order}H", changed[tag]).ljust(self.inline, b"\0")
             out += struct.pack(self.entry, tag, kind, number), value
         begin = 16 if self.big else 8
+        start = self.data[:2] + struct.pack(f"{self.order}3H" if self.big else f"{self.order}H", *((43, 8, 0) if self.big else (42,)))
         at = (len(self.data) + 15) // 16 * 16
         count = struct.pack(f"{self.order}{'Q' if self.big else 'H'}", len(out) // 2)
         where = struct.pack(f"{self.order}{'Q' if self.big else 'I'}", at)
-        return b"".join((self.data[: begin - len(where)], where, self.data[begin:], bytes(at - len(self.data)), count, *out, bytes(8)))
+        return b"".join((start, where, self.data[begin:], bytes(at - len(self.data)), count, *out, bytes(8)))
 
 
 def prepare(data):
@@ -110,7 +113,10 @@ def _check(directory):
     width, height = directory.number(_WIDTH, 0), directory.number(_HEIGHT, 0)
     if not width or not height:
         raise Corrupt("it states no size")
-    samples = directory.number(_SAMPLES, 1)
+    coding = directory.number(_COMPRESSION, 1)
+    samples = directory.number(_SAMPLES, 3 if coding == 6 else 1)
+    if directory.big and directory.order == ">":
+        raise Unsupported("BigTIFF, most significant byte first")
     bits = directory.numbers(_BITS, (1,))
     if samples > 6:
         raise Unsupported(f"{samples} samples a pixel")
@@ -123,10 +129,12 @@ def _check(directory):
         raise Unsupported(f"pixels are {words.get(max(formats), 'numbers')} of no known range")
     if len(set(bits)) > 1 or bits[0] not in (1, 2, 4, 8, 16):
         raise Unsupported(f"{', '.join(map(str, bits))} bits a sample")
-    coding, predictor = directory.number(_COMPRESSION, 1), directory.number(_PREDICTOR, 1)
+    predictor = directory.number(_PREDICTOR, 1)
     photometric, planar = directory.number(_PHOTOMETRIC, 0), directory.number(_PLANAR, 1) == 2 and samples > 1
     if coding not in _CODINGS or (coding == 6 and photometric != 6) or (coding in (6, 7) and bits[0] != 8):
         raise Unsupported(f"compression {coding} of {bits[0]} bits")
+    if coding in _OPTIONAL and not pillow.libtiff_has(_OPTIONAL[coding]):
+        raise Unsupported(f"compression {_OPTIONAL[coding]}, which this libtiff was built without")
     if coding in _PACKED and predictor != 1 and (predictor != 2 or bits[0] < 8):
         raise Unsupported(f"predictor {predictor} of {bits[0]} bits")
     if directory.number(_FILL_ORDER, 1) == 2 and (bits[0] > 8 or coding not in {1, *_FAX}):
@@ -150,7 +158,8 @@ def _check_extent(directory, width, height, planes):
     """The pixels must be there: neither Pillow nor libtiff misses strips that are not listed."""
     if _TILE_WIDTH in directory.entries:
         across, down = directory.number(_TILE_WIDTH, 0), directory.number(_TILE_HEIGHT, 0)
-        offsets, sizes = directory.numbers(_TILES, directory.numbers(_STRIPS)), directory.numbers(_TILE_BYTES, directory.numbers(_STRIP_BYTES))
+        offsets = directory.numbers(_TILES, directory.numbers(_STRIPS))
+        sizes = directory.numbers(_TILE_BYTES, directory.numbers(_STRIP_BYTES))
     else:
         across, down = width, min(directory.number(_ROWS, height), height)  # without sizes libtiff computes them
         offsets, sizes = directory.numbers(_STRIPS), directory.numbers(_STRIP_BYTES)

@@ -1,5 +1,7 @@
 """Variants of formats that Pillow decodes to wrong pixels, or loses alpha of: named, or mended in the file before Pillow sees it."""
 
+import functools
+import re
 import struct
 
 
@@ -30,12 +32,51 @@ def bmp(data, begin=14):
     return data
 
 
-def bmp_opened(image, data, begin=14):
-    """Pillow takes a palette of ascending greys for none, but reads pixels of another width then."""
+def bmp_opened(image, data, raw_palette, begin=14):
+    """Pillow drops a palette of ascending greys, and then reads pixels of another width: the palette is put back."""
     size, *_ = struct.unpack_from("<I", data, begin)
     (bits,) = struct.unpack_from("<H", data, begin + (10 if size == 12 else 14))
     codec, _, _, arguments = image.tile[0]
-    _refuse(codec == "raw" and {"1": 1, "L": 8}.get(arguments[0], bits) != bits, f"{bits} bits with a palette of greys")
+    if codec == "raw" and {"1": 1, "L": 8}.get(arguments[0], bits) != bits:
+        greys = bytes((0, 255)) if arguments[0] == "1" else bytes(range(256))
+        image._mode = "P"
+        image.palette = raw_palette("RGB", bytes(grey for grey in greys for _ in range(3)))
+        image.tile = [image.tile[0]._replace(args=({1: "P;1", 4: "P;4", 8: "P"}[bits], *arguments[1:]))]
+
+
+def bmp_runs(read, width, height, four):
+    """Indices of a run-length encoded BMP, its rows as the file has them, one byte each. `four`: two pixels a byte."""
+
+    def pixels(count):
+        found = read((count + 1) // 2 if four else count)
+        return bytes(half for byte in found for half in (byte >> 4, byte & 15)) if four else found
+
+    grid, x, y = bytearray(width * height), 0, 0
+    while y < height and (x < width or y < height - 1):
+        head = read(2)
+        if len(head) < 2:
+            raise Truncated("its pixels are cut off")
+        count, value = head
+        if count:
+            run = (bytes((value >> 4, value & 15)) * 128 if four else bytes((value,)) * 256)[:count]
+        elif value == 0:
+            x, y = 0, y + 1
+            continue
+        elif value == 1:
+            break  # what is left out is of colour 0
+        elif value == 2:
+            right, up = read(2).ljust(2, b"\0")
+            x, y = x + right, y + up
+            continue
+        else:
+            run = pixels(value)[:value]
+            if len(run) < value:
+                raise Truncated("its pixels are cut off")
+            read(((value + 1) // 2 if four else value) & 1)
+        run = run[: max(0, width - x)]
+        grid[y * width + x : y * width + x + len(run)] = run
+        x += len(run)
+    return bytes(grid)
 
 
 def tga(data):
@@ -54,7 +95,8 @@ def tga_has_alpha(data):
 def pcx(data):
     """Pillow computes the bytes of a row, whatever the file says."""
     version, bits = data[1], data[3]
-    left, right, planes, stride = *struct.unpack_from("<H2xH", data, 4), data[65], *struct.unpack_from("<H", data, 66)
+    left, right = struct.unpack_from("<H2xH", data, 4)
+    planes, stride = struct.unpack_from("<BH", data, 65)
     least = ((right - left + 1) * bits + 7) // 8
     _refuse(stride not in (least, least + least % 2), f"rows of {stride} bytes")
     _refuse(version == 3 and planes > 1, "the palette of an EGA card")
@@ -67,12 +109,10 @@ def sgi(data):
 
 
 def dds(data):
-    flags, height, width, pitch = struct.unpack_from("<4I", data, 8)
     kind, code, bits, *masks = struct.unpack_from("<I4s5I", data, 80)
     coded, has_alpha = kind & 4, kind & 1
     if not coded:
         _refuse(kind & 0x40 and (bits not in (8, 16, 24, 32) or 0 in masks[: 3 + has_alpha]), f"masks in {bits} bits")
-        _refuse(flags & 8 and pitch not in (0, (width * bits + 7) // 8), f"rows of {pitch} bytes")
     elif code == b"DX10":
         (number,) = struct.unpack_from("<I", data, 128)
         _refuse(number in (84, 95, 96), f"DXGI format {number}: signed or floating point numbers of no known range")
@@ -89,7 +129,8 @@ def jpeg2000(data):
     _refuse(count > 4, f"{count} components")
     parts = [struct.unpack_from(">3B", data, at + 42 + 3 * i) for i in range(count)]
     whole = {(7, 1, 1)} if count > 1 else {(bits, 1, 1) for bits in range(7, 16)}
-    _refuse(not whole.issuperset(parts), "components " + ", ".join(f"of {(b & 127) + 1} bits, {'-+'[b < 128]}, 1/{x} x 1/{y}" for b, x, y in parts))
+    words = ", ".join(f"of {(bits & 127) + 1} bits{' with sign' if bits > 127 else ''}, 1/{x} x 1/{y}" for bits, x, y in parts)
+    _refuse(not whole.issuperset(parts), f"components {words}")
     colour = data.find(b"colr", 0, at)
     if colour > 0 and data[colour + 4] == 1:
         (space,) = struct.unpack_from(">I", data, colour + 7)
@@ -97,7 +138,7 @@ def jpeg2000(data):
     return data
 
 
-def jpeg2000_opened(image, data):
+def jpeg2000_opened(image, data, _):
     _refuse(b"pclr" in data[: data.find(b"\xff\x4f\xff\x51")] and image.mode not in ("P", "PA"), "a palette of more than 8 bits")
 
 
@@ -125,12 +166,22 @@ def ico(data):
 
 
 def avif(data):
-    """Others are in such boxes too: HEIF with H.265, above all."""
+    """Others are in such boxes too: HEIF with H.265, above all. Exif, whose damage libavif refuses, gets a type that is not known:
+    in AVIF the turning is said elsewhere."""
     (size,) = struct.unpack_from(">I", data, 0)
     brands = data[8 : min(size, 256)]
     _refuse(b"avif" not in brands and b"avis" not in brands, "no AVIF")
-    return data
+    begin = data.find(b"meta", size)
+    if begin < size + 4:
+        return data
+    (length,) = struct.unpack_from(">I", data, begin - 4)
+    meta = re.sub(rb"(infe\x02.{7})Exif", rb"\1skip", data[begin : begin + length], flags=re.DOTALL)
+    return b"".join((data[:begin], meta, data[begin + length :]))
 
 
-PREPARE = {"BMP": bmp, "DIB": lambda data: bmp(data, 0), "TGA": tga, "PCX": pcx, "SGI": sgi, "DDS": dds, "JPEG2000": jpeg2000, "ICO": ico, "AVIF": avif}
-OPENED = {"BMP": bmp_opened, "DIB": lambda image, data: bmp_opened(image, data, 0), "JPEG2000": jpeg2000_opened}
+# By format: what becomes of the file's bytes before Pillow opens them, and what is looked at once it has read the header.
+PREPARE = {
+    "BMP": bmp, "DIB": functools.partial(bmp, begin=0), "TGA": tga, "PCX": pcx, "SGI": sgi, "DDS": dds, "JPEG2000": jpeg2000, "ICO": ico,
+    "AVIF": avif,
+}  # fmt: skip
+OPENED = {"BMP": bmp_opened, "DIB": functools.partial(bmp_opened, begin=0), "JPEG2000": jpeg2000_opened}

@@ -38,6 +38,8 @@ dg_heap *dg_heap_new(size_t keep)
 
 void dg_heap_trim(dg_heap *heap)
 {
+    if (!heap)
+        return;
     pthread_mutex_lock(&heap->lock);
     while (heap->count)
         free(heap->free[--heap->count].data);

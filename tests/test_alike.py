@@ -1,13 +1,11 @@
 """The pictures of a sample are cut, resized, turned and mirrored alike: image, mask and additional image, whatever else is asked for."""
 
 import io
-import json
 
 import numpy
 import pytest
 from conftest import config as files
 from conftest import photo
-from database import database
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image

@@ -75,9 +75,11 @@ def test_what_raises_does_not_end_the_iterator(folder):
     with pytest.raises(SampleError, match="003.jpg: empty") as kept:
         list(dataset)
     assert dataset._running._ended and kept.value  # whoever leaves ends the pass, though the exception lives on
+    again = pickle.loads(pickle.dumps(kept.value))
+    assert (type(again), str(again), again.reason) == (type(kept.value), str(kept.value), "empty")
     data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
     loader, count = iter(data.DataLoader(dataset, batch_size=None, num_workers=1)), 0
-    with pytest.raises(SampleError, match="003.jpg: empty"):
+    with pytest.raises(RuntimeError, match="Caught SampleValueError in DataLoader worker process 0"):
         while next(loader):
             count += 1
     assert count + len(list(loader)) == 19

@@ -25,6 +25,7 @@ from datago.server.api import Api
 from datago.server.index import VERSION, describe
 from datago.server.limits import IDLE, Limited, connections
 from datago.server.media import Media, Signer
+from datago.server.secret import kept_secret
 from datago.server.store import Store
 from datago.server.walk import Report, walk
 
@@ -96,7 +97,12 @@ def _default_store(root):
             return Store(f"sqlite:///{path}")
     except OSError as error:
         print(f"serve: the index is in memory: {error}", file=sys.stderr)
-        return Store("")
+        store = Store("")
+    try:
+        store.secret = kept_secret(root)
+    except OSError as error:
+        print(f"serve: urls hold until the server ends: {error}", file=sys.stderr)
+    return store
 
 
 def _listener(host, port):

@@ -15,8 +15,6 @@ import re
 import time
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from anyio import to_thread
-
 from datago.server.places import open_place, place_of
 
 CHUNK = 2**20  # larger files go out in pieces of this size, so that one slow reader holds no more in memory
@@ -105,7 +103,8 @@ class Media:
         if any(name == b"authorization" for name, _ in scope["headers"]):
             raise Refused(400, "InvalidArgument", "Only one auth mechanism allowed: the url is signed.")
         reference = self._signer.reference(scope["raw_path"], scope["query_string"])
-        return await to_thread.run_sync(self._find, reference)
+        # in a thread: neither a slow database nor a slow disk holds the other answers up
+        return await asyncio.get_running_loop().run_in_executor(None, self._find, reference)
 
     def _find(self, reference):
         known = self._store.file(reference)

@@ -1,6 +1,7 @@
 """The database: `tables` filled from a folder, and asked."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from datago.server.tables import CHILDREN, STRUCTURED, attributes, datasets, fil
 BATCH = 500  # rows written, or deleted, in one statement: below every database's limit on parameters
 THREADS = 40  # that ask at once: those that starlette answers with
 SECONDS = 55  # that a statement may take for an answer: as long as the hosted service's searches
+KEPT = 2**16  # answers about files: who trains comes for each of them again
 STEPS = 2**16  # of SQLite's machine, between two looks at the clock
 
 
@@ -31,7 +33,7 @@ class Store:
         tags, datasets: the names in use, each with the number of its images.
         latent_types: the names in use.
         attribute_types: name to one of `attributes.TYPES`.
-        secret: bytes that nobody else knows; the same for as long as the index is.
+        secret: bytes to sign urls with, that nobody else knows; the same for as long as the index is.
 
     Raises:
         OSError: the index is somebody else's.
@@ -50,6 +52,7 @@ class Store:
             options |= {"poolclass": sql.QueuePool, "connect_args": {"check_same_thread": False}}
         self.engine = sql.create_engine(url, **options)
         self._keeper = self.engine.connect() if in_memory else None
+        self.file = functools.lru_cache(KEPT)(self._file)
         was_open = self._is_sqlite and self._close_to_others()
         with self.engine.begin() as connection:
             self.secret = bytes.fromhex(_prepare(connection, was_open))
@@ -161,7 +164,7 @@ class Store:
         with self._asking() as connection:
             return connection.scalar(query, execution_options=UNLIKE)
 
-    def file(self, reference):
+    def _file(self, reference):
         """Where the file with this reference is, as `places` has it, and its stamp if that matters; None if none is listed."""
         with self._asking() as connection:
             row = connection.execute(FILE, {"digest": _digest(reference)}).first()

@@ -6,12 +6,14 @@ import random
 import re
 import time
 import zlib
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from datago.errors import SourceOSError, SourceValueError, printable
 from datago.sources.addresses import Url, bare
 from datago.sources.http import HttpObject, same_place
+from datago.sources.json_text import parse_json
 from datago.sources.waiting import Fault, Stopped
 from datago.threads import Flag
 
@@ -27,11 +29,11 @@ class TooLong(Exception):
 
 
 class Answer(NamedTuple):
-    """What came, wherever redirects led to. `body` is None where a refusal's could not be had."""
+    """What came, wherever redirects led to."""
 
     status: int
     headers: dict
-    body: bytes | None
+    body: bytearray
     url: str
 
 
@@ -131,22 +133,23 @@ class Api:
         place, response = request.follow({"Accept-Encoding": "gzip, deflate"})
         user = f"{place.user}@" if place.user else ""
         try:
-            body, most = None, self._most if response.status == 200 else LONGEST_REFUSAL
-            body = b"".join(_limited(_inflated(_limited(_blocks(response), most), response), most))
+            body, most = bytearray(), self._most if response.status == 200 else LONGEST_REFUSAL
+            for block in _limited(_inflated(_limited(_blocks(response), most), response), most):
+                body += block
         except TooLong:
             if response.status == 200:
                 raise SourceValueError(f"{what}: more than {most} bytes, too many for what was asked; from {bare(url)}") from None
         except Fault:
             if response.status == 200:
-                raise
+                raise  # of a refusal what came is enough
         finally:
             response.close()
         return Answer(response.status, response.headers, body, f"{place.scheme}://{user}{place.place}{place.target}")
 
     def _content(self, answer, url, what):
         try:
-            return json.loads(answer.body), answer.url
-        except (ValueError, RecursionError) as error:
+            return parse_json(answer.body), answer.url
+        except ValueError as error:
             kind = self._shown(answer.headers.get("content-type", "no content type")[:100])
             moved = f", redirected to {bare(answer.url)}" if bare(answer.url) != str(Url.parse(url)) else ""
             raise SourceValueError(
@@ -155,16 +158,22 @@ class Api:
             ) from None
 
     def _detail(self, answer):
-        """What the server says about a refusal, on one line, if it says it in JSON."""
+        """What the server says about a refusal, on one line: {"detail": text}, a list of texts, or such lists of parameters."""
         try:
-            said = json.loads(answer.body or b"")
-            said = said["detail"] if isinstance(said, dict) and "detail" in said else said
-            return ": " + self._shown(json.dumps(said, ensure_ascii=False)[:200])
-        except (ValueError, RecursionError):
+            said = parse_json(answer.body)
+        except ValueError:
             return ""
+        said = said["detail"] if isinstance(said, dict) and "detail" in said else said
+        texts = [said] if isinstance(said, str) else said.values() if isinstance(said, dict) else said
+        texts = [one for text in texts for one in (text if isinstance(text, list) else [text])] if isinstance(texts, Iterable) else [None]
+        if not all(isinstance(text, str) for text in texts):
+            return ""
+        return ": " + self._shown(json.dumps(said, ensure_ascii=False)[:200])
 
     def _shown(self, text):
-        return printable(text.replace(self._key, "…"))
+        """What others say, without the key, and without users and queries of urls that it may name."""
+        text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text.replace(self._key, "…"))
+        return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
 
 
 def _blocks(response):
@@ -212,7 +221,8 @@ def _length(url):
     if len(url) < LONG_LINE:
         return ""
     part = max(url.partition("?")[2].split("&"), key=len)
-    return f" (the request line has {len(url)} bytes, {len(part)} of them for {printable(part.partition('=')[0][:40])}: the server may not take as many)"
+    name = printable(part.partition("=")[0][:40])
+    return f" (the request line has {len(url)} bytes, {len(part)} of them for {name}: the server may not take as many)"
 
 
 def _retry_after(value):

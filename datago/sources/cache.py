@@ -15,10 +15,10 @@ import os
 import re
 import secrets
 import sys
-import threading
 import time
 
 from datago.sources.storage import FileObject
+from datago.threads import new_lock
 
 LOCK_PATIENCE = 5.0  # seconds; whoever holds the lock does so for milliseconds
 
@@ -35,7 +35,7 @@ class Cache:
 
     def __init__(self, folder, size):
         self._folder, self.size = os.path.abspath(folder), size
-        self._counting = threading.Lock()
+        self._counting = new_lock()
         self.hits = self.misses = self.failures = 0
 
     def through(self, url, source):

@@ -19,7 +19,7 @@ SPARE = 30  # seconds, besides its time-out, that each attempt at a page may tak
 PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
 NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
 
-ANSWER, ANSWER_RECORD = 1 << 24, 1 << 16  # bytes that a page may have, inflated, and more for each of its records
+ANSWER, ANSWER_RECORD = 1 << 26, 1 << 16  # bytes that a page may have, inflated, and more for each of its records
 
 
 def parameters(config):
@@ -60,9 +60,9 @@ class DbSource:
 
     A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
     that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
-    before; so does a walk that ends with far fewer records than the server counts. An id that this page or the one before had is passed over and counted. Stream s of n reads the server's
-    partition s of n; how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids
-    decide about streams, and there is no order that could be resumed.
+    before; so does a walk that ends with far fewer records than the server counts. An id that this page or the one before had
+    is passed over and counted. Stream s of n reads the server's partition s of n; how many it offers (48, say), it says itself when
+    asked for more. With `random_sampling` ids decide about streams, and there is no order that could be resumed.
     """
 
     work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn

@@ -22,12 +22,17 @@ class Draws:
         self._share = FIRST_SHARE
         self._aim()
 
+    @property
+    def whole(self):
+        """Whether a draw finds all there is."""
+        return self._share >= 1
+
     def parameters(self):
         """Those of images/random/: the fewest digits that give a choice of prefixes."""
         length, share = 1, self._share
-        while share < 1 and share * 16**length < 16 and length < 64:
+        while not self.whole and share * 16**length < 16 and length < 64:
             length += 1
-        return [("prefix_length", length), ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300)]
+        return [("prefix_length", length), ("num_prefixes", max(1, min(300, round(share * 16**length))) if not self.whole else 300)]
 
     def note(self, found):
         """What the draw gave. Returns whether it can be used."""

@@ -61,7 +61,7 @@ class _Readable:
 
 
 def _unzstd(blocks):
-    """Any number of frames, skippable ones among them. A stream that ends early just ends; the archive in it then lacks its end."""
+    """Any number of frames, also those to be skipped. A stream that ends early just ends; the archive in it then lacks its end."""
     import zstandard
 
     reader, begun = zstandard.ZstdDecompressor().stream_reader(_Readable(blocks), read_across_frames=True), False

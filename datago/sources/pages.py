@@ -15,7 +15,7 @@ from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
 from datago.threads import Bell, start_thread
 
-BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
+BARREN, EMPTY = 8, 64  # draws in a row that bring nothing new, or nothing at all by chance, after which there is taken to be no more
 LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
 NOT_FILTERS = ("fields", "page_size", "return_latents")
 
@@ -52,7 +52,7 @@ class Pages:
         self.ended, self.error = False, None
 
     def start(self):
-        # It may be inside a request that takes its time when everything else is over: nobody waits for it.
+        # Nobody waits for it: when everything else is over, it may still have to see that it was stopped.
         start_thread(self._run, "datago pages")
 
     def get(self, timeout):
@@ -202,13 +202,14 @@ class Pages:
 
     def _random(self):
         """Draws again and again until that brings nothing new."""
-        known, barren, number = set(), 0, 0
+        known, barren, empty, number = set(), 0, 0, 0
         draws, dice = Draws(self._config.page_size, self._counted()), random.Random()
-        while barren < BARREN and not self._api.stopped:
+        while barren < BARREN and empty < EMPTY:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
             if answer is None:
                 return
+            by_chance = not answer[0] and not draws.whole
             if not draws.note(len(answer[0])):
                 continue
             fresh = {}
@@ -221,7 +222,8 @@ class Pages:
             dice.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
             if mine:
                 yield mine, answer[2]
-            barren = 0 if fresh else barren + 1
+            empty = empty + 1 if by_chance else 0
+            barren = 0 if fresh else barren + (not by_chance)
 
 
 def _cursor(url):
