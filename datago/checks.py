@@ -26,7 +26,7 @@ def choice(*names):
 
 BOOL = (lambda value: isinstance(value, bool)), "true or false"
 TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsdecode(value) != "" and "\0" not in os.fsdecode(value)), "a path"
+PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value)), "a path"
 PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
 COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
 TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"

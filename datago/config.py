@@ -4,10 +4,9 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 """
 
 import json
-import warnings
 from types import SimpleNamespace
 
-from datago import filters
+from datago import filters, hints
 from datago._buckets import aspect_buckets
 from datago.checks import (
     BOOL,
@@ -108,11 +107,19 @@ IMAGE = {
 }
 # Keys that older examples carry and nothing ever read: known, and silent.
 DEAD = {
-    "config": {"prefetch_buffer_size", "num_threads", "max_connections", "rank", "world_size", "image_transform"},
+    "config": {"prefetch_buffer_size", "num_threads", "max_connections", "image_transform"},
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
     "image_config.random_resized_crop": set(),
 }
+
+
+RANKS_ALONE = {"rank": 0, "world_size": 1}
+# Where a key that is at the wrong place may have been meant to be: the section, for which source_type, and its keys.
+PLACES = [
+    ("image_config", None, IMAGE), ("config", None, TOP), *(("source_config", kind, keys) for kind, keys in SOURCES.items()),
+    ("image_config.random_resized_crop", None, RESIZED),
+]  # fmt: skip
 
 
 def parse(config):
@@ -131,11 +138,12 @@ def parse(config):
         try:
             config = json.loads(config)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"config: not JSON: {error}") from None
+            raise ValueError(f"config: not JSON: {error}{hints.of_no_config(config)}") from None
     if not isinstance(config, dict):
-        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object")
-    top = _section("config", config, TOP)
-    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type])
+        hint = hints.of_no_config(config)
+        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object{hint}")
+    top = _section("config", config, TOP, config)
+    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type], config)
     top.image_config = _section("image_config", top.image_config or {}, IMAGE)
     _check_image(top.image_config)
     if top.source_type == "db":
@@ -206,28 +214,37 @@ def _check_image(image):
         )
 
 
-def _section(section, given, keys):
+def _section(section, given, keys, whole=None):
     prefix = "" if section == "config" else f"{section}."
     values = {}
     for key, ((check, wanted), default) in keys.items():
         value = given.get(key, default)
         if value is REQUIRED:
-            raise ValueError(f"{prefix}{key}: missing, wanted {wanted}")
+            hint = "" if whole is None else hints.of_missing(key, given, whole, whole.get("source_type") or "db", SOURCES)
+            raise ValueError(f"{prefix}{key}: missing, wanted {wanted}{hint}")
         # null stands for "not given" where not given is allowed
         if value is None and default is not REQUIRED:
             value = default
-        elif value is not default and not check(value) or value is default and key in given and not check(value):
-            raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}")
+        elif (value is not default or key in given) and not _passes(check, value):
+            hint = hints.of_source_type(value) if key == "source_type" else ""
+            raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}{hint}")
         values[key] = hidden(key, value)
     for key in given:
-        if key not in keys and key not in DEAD[section]:
-            _warn_unknown(prefix, key, keys)
+        if key not in keys and not _is_dead(section, key, given):
+            hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, PLACES)}")
     return SimpleNamespace(**values)
 
 
-def _warn_unknown(prefix, key, keys):
-    import difflib
+def _passes(check, value):
+    try:
+        return bool(check(value))
+    except (TypeError, ValueError):  # a numpy array is neither true nor false, a lone surrogate is in no path
+        return False
 
-    near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=5)
+
+def _is_dead(section, key, given):
+    """Whether a key may be there without a word. A rank at the top level is dead only where reading as rank 0 of 1 is what it asks for,
+    or source_config has its own: else every rank would read everything."""
+    if section == "config" and key in RANKS:
+        return given[key] in (None, 0, RANKS_ALONE[key]) or given["source_config"].get(key) is not None
+    return key in DEAD[section]

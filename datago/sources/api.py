@@ -4,7 +4,6 @@ import email.utils
 import json
 import random
 import re
-import threading
 import time
 import zlib
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from datago.sources.addresses import Url, bare
 from datago.sources.http import HttpObject, same_place
 from datago.sources.json_text import parse_json
 from datago.sources.waiting import Fault, Stopped
+from datago.threads import Flag
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 20  # seconds before a retry; they double in between
 LONGEST_RETRY_AFTER = 120  # seconds; who asks for more is not asked again
@@ -66,7 +66,7 @@ class Api:
         self.base = base if base.endswith("/") else base + "/"
         self.where = bare(self.base)
         self._key, self._user_agent, self._timeout, self._attempts, self._most = key, user_agent, timeout, attempts, most
-        self._stopped = threading.Event()
+        self._stopped = Flag()
 
     def __repr__(self):
         return f"<Api {self.where}>"

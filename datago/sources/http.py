@@ -3,14 +3,14 @@
 import logging
 import random
 import re
-import threading
 import time
 from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
-from datago.sources.addresses import Url
+from datago.sources.addresses import Url, bare
 from datago.sources.waiting import Fault, pause
 from datago.sources.wire import exchange
+from datago.threads import OwnLock
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 BUSY = frozenset((408, 429))  # and 5xx: another attempt may go better
@@ -20,7 +20,7 @@ TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
 
 log = logging.getLogger(__name__)
 _not_before = {}  # host:port -> when its Retry-After is over; for all streams of the process
-_lock = threading.Lock()
+_lock = OwnLock()
 
 
 class HttpObject:
@@ -90,6 +90,7 @@ class HttpObject:
         if not self.position or not self._ranges:
             return {}
         strong = self._etag if self._etag and not self._etag.startswith("W/") else self._modified
+        strong = strong if strong and re.fullmatch(r"[ -~\x80-\xff]*", strong) else None  # it goes into our own head
         return {"Range": f"bytes={self.position}-", **({"If-Range": strong} if strong else {})}
 
     def follow(self, headers):
@@ -165,7 +166,7 @@ class HttpObject:
         if wait is not None and wait > LONGEST_RETRY_AFTER:
             return Fault(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
         if wait is not None:
-            with _lock:
+            with _lock():
                 _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
         return Fault(text, retry=retry, paced=wait is not None, status=status)
 
@@ -181,16 +182,16 @@ def _wait_for(url, stop):
 
 
 def _retry_after(text):
-    """Seconds, from a number or a date; None if there is neither."""
+    """Seconds, from a number or a date; None if there is neither, or one that no clock can say."""
     if not text:
         return None
-    if re.fullmatch(r"\d{1,9}", text):
+    if re.fullmatch(r"[0-9]{1,9}", text):
         return float(text)
     from email.utils import parsedate_to_datetime
 
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
+    except Exception:  # of arithmetic (OverflowError) or of the library: it says nowhere which
         return None
 
 
@@ -200,16 +201,18 @@ def _redirected(url, location):
         raise Fault("redirected to nowhere", retry=False)
     text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
     base = f"{url.scheme}://{url.place}"
-    if text.startswith("//"):
-        text = f"{url.scheme}:{text}"
-    elif text.startswith("/"):
-        text = base + text
-    elif not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
-        text = urljoin(base + url.target, text)
     try:
+        if text.startswith("//"):
+            text = f"{url.scheme}:{text}"
+        elif text.startswith("/"):
+            text = base + text
+        elif not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+            text = urljoin(base + url.target, text)
         target = Url.parse(text)
     except SourceValueError as error:
         raise Fault(f"redirected to what is {error}", retry=False) from None
+    except ValueError:  # urljoin
+        raise Fault(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
     if url.scheme == "https" and target.scheme == "http":
         raise Fault("redirected from https to http: refused", retry=False)
     return target

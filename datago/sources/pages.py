@@ -4,7 +4,6 @@ import hashlib
 import logging
 import queue
 import random
-import threading
 import time
 import zlib
 from urllib.parse import parse_qs, urljoin
@@ -14,7 +13,7 @@ from datago.sources.addresses import bare
 from datago.sources.draws import Draws
 from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
-from datago.threads import start_thread
+from datago.threads import Bell, start_thread
 
 BARREN, EMPTY = 8, 64  # draws in a row that bring nothing new, or nothing at all by chance, after which there is taken to be no more
 LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
@@ -48,7 +47,7 @@ class Pages:
 
     def __init__(self, api, config, params, patience):
         self._api, self._config, self._params, self._patience = api, config, params, patience
-        self._arrived, self._used = queue.SimpleQueue(), threading.Semaphore(0)
+        self._arrived, self._used = queue.SimpleQueue(), Bell()
         self._waited = None
         self.ended, self.error = False, None
 
@@ -71,12 +70,12 @@ class Pages:
         if found is None or isinstance(found, BaseException):
             self.ended, self.error = True, found
             return None
-        self._used.release()
+        self._used.ring()
         return found
 
     def stop(self):
         self._api.stop()
-        self._used.release()
+        self._used.ring()
         self._arrived.put(None)  # wakes who waits
 
     def _run(self):
@@ -85,7 +84,7 @@ class Pages:
             for page in self._random() if self._config.random_sampling else self._rest():
                 if not self._api.stopped:  # else it may be one that is not the next
                     self._arrived.put(page)
-                    self._used.acquire()  # one page is fetched while the one before is used, not more
+                    self._used.wait(-1)  # one page is fetched while the one before is used, not more
                 if self._api.stopped:
                     break
         except SourceError as problem:
