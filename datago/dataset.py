@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from datago import plan, states
@@ -19,9 +20,13 @@ log = logging.getLogger("datago.dataset")
 COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
 
 
+class Closed(Exception):
+    """Thrown into a pass: its reader has closed it."""
+
+
 class Outcomes:
     """Iterates over what a generator yields, and raises the exceptions among it: unlike one that is raised in the generator, they do
-    not end it. An iterator that is dropped closes the generator."""
+    not end it. `close` waits until the pass has ended; one that is only dropped ends by itself."""
 
     def __init__(self, outcomes):
         self._outcomes = outcomes
@@ -40,7 +45,8 @@ class Outcomes:
             del outcome
 
     def close(self):
-        self._outcomes.close()
+        with suppress(Closed, StopIteration):
+            self._outcomes.throw(Closed)
 
 
 class DatagoIterDataset(IterableDataset):
@@ -86,8 +92,12 @@ class DatagoIterDataset(IterableDataset):
                     return
                 outcome = self._made(outcome)
             except Exception as error:
-                outcome = error
-            yield outcome
+                outcome = error.with_traceback(error.__traceback__.tb_next)  # this frame has the hold on the pass
+            try:
+                yield outcome
+            except Closed:
+                client.stop()
+                return
 
     def _made(self, sample):
         """What the reader gets of what the client gives."""

@@ -74,7 +74,7 @@ def test_what_raises_does_not_end_the_iterator(folder):
     assert sorted(seen) == [f"{number:03d}.jpg" for number in range(20)] and next(iterator, None) is None
     with pytest.raises(SampleError, match="003.jpg: empty") as kept:
         list(dataset)
-    assert dataset._running._ended and kept.value  # whoever leaves ends the pass, though the exception lives on
+    assert dataset._running._pass.pool.stopped and kept.value  # whoever leaves ends the pass, though the exception lives on
     again = pickle.loads(pickle.dumps(kept.value))
     assert (type(again), str(again), again.reason) == (type(kept.value), str(kept.value), "empty")
     data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
