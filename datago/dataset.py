@@ -83,21 +83,24 @@ class DatagoIterDataset(IterableDataset):
         client.start()
         # The pass ends with this generator, be it dropped: no code of Python's runs for that, which could lose a KeyboardInterrupt. The
         # client stays, as somebody may ask for its state.
-        _hold, client._hold = client._hold, None
-        get = client.get_sample_auto_convert if self._convert else client.get_sample
-        while True:
-            try:
-                outcome = get()
-                if outcome is None:
+        hold, client._hold = client._hold, None
+        try:
+            get = client.get_sample_auto_convert if self._convert else client.get_sample
+            while True:
+                try:
+                    outcome = get()
+                    if outcome is None:
+                        return
+                    outcome = self._made(outcome)
+                except Exception as error:
+                    outcome = error
+                try:
+                    yield outcome
+                except Closed:
+                    client.stop()
                     return
-                outcome = self._made(outcome)
-            except Exception as error:
-                outcome = error.with_traceback(error.__traceback__.tb_next)  # this frame has the hold on the pass
-            try:
-                yield outcome
-            except Closed:
-                client.stop()
-                return
+        finally:
+            hold = None  # noqa: F841  (a traceback that somebody keeps may keep this frame)
 
     def _made(self, sample):
         """What the reader gets of what the client gives."""
