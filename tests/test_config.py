@@ -98,7 +98,7 @@ def test_the_nearest_of_a_source_type():
     "given, said",
     [
         ({"source_config": {"root_path": "/a"}},
-         "source_config.sources: missing, wanted a string; source_type is not given, and is 'db' then; root_path is a key of source_type 'file'"),
+         "source_config.sources: missing, wanted names with commas between them; source_type is not given, and is 'db' then; root_path is a key of source_type 'file'"),
         ({"source_config": {"url": "a.tar", "rank": 0}}, "source_type is not given, and is 'db' then; url is a key of source_type 'webdataset'"),
         ({"source_config": {}}, "source_type is not given, and is 'db' then; did you mean 'source_type': 'file' or"),
         ({"source_type": "webdataset", "source_config": {"root_path": "/a"}},
