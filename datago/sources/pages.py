@@ -15,7 +15,8 @@ from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
 from datago.threads import Bell, start_thread
 
-BARREN, EMPTY = 8, 64  # draws in a row that bring nothing new, or nothing at all by chance, after which there is taken to be no more
+# There is taken to be no more when so many draws in a row bring nothing new, and so many records of them, or nothing at all by chance.
+BARREN, KNOWN, EMPTY = 8, 64, 64
 LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
 NOT_FILTERS = ("fields", "page_size", "return_latents")
 
@@ -202,14 +203,14 @@ class Pages:
 
     def _random(self):
         """Draws again and again until that brings nothing new."""
-        known, barren, empty, number = set(), 0, 0, 0
+        known, barren, repeated, empty, number = set(), 0, 0, 0, 0
         draws, dice = Draws(self._config.page_size, self._counted()), random.Random()
-        while barren < BARREN and empty < EMPTY:
+        while (barren < BARREN or repeated < KNOWN) and empty < EMPTY:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
             if answer is None:
                 return
-            by_chance = not answer[0] and not draws.whole
+            whole = draws.whole
             if not draws.note(len(answer[0])):
                 continue
             fresh = {}
@@ -222,8 +223,9 @@ class Pages:
             dice.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
             if mine:
                 yield mine, answer[2]
-            empty = empty + 1 if by_chance else 0
-            barren = 0 if fresh else barren + (not by_chance)
+            empty = 0 if answer[0] or whole else empty + 1
+            barren = 0 if fresh else barren + (not empty)
+            repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // BARREN if whole else 0)
 
 
 def _cursor(url):
