@@ -44,7 +44,7 @@ class Limited(HttpToolsProtocol):
         self._status, self._refused, self._watch = 400, False, None
         self._in_head, self._unfinished, self._size, self._headers, self._body = False, 0, 0, 0, 0
         self._waiting = self._moved = self.loop.time()  # since when for the end of a request, and for the peer to take something
-        self._buffered = 0
+        self._buffered, self._cycles = 0, []
         if len(self.connections) > self.most:
             self._status = 503
             self.send_400_response("Too many connections.")
@@ -53,6 +53,9 @@ class Limited(HttpToolsProtocol):
 
     def connection_lost(self, exc):
         self._watch.cancel()
+        for cycle in self._cycles:  # uvicorn knows the last request alone, and lets the answer to one before it go on
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def _look(self):
@@ -106,6 +109,7 @@ class Limited(HttpToolsProtocol):
     def on_headers_complete(self):
         self._in_head = False
         super().on_headers_complete()
+        self._cycles = [*(cycle for cycle in self._cycles if not cycle.response_complete), self.cycle]
 
     def on_body(self, body):
         self._body += len(body)
