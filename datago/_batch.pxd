@@ -24,12 +24,12 @@ cdef struct Batcher:
     int64_t limit        # good samples wanted: after that many all is sent
     int64_t most_waiting  # places taken in open batches, after which the fullest of them goes
     int64_t most         # batches that there may be; 0: any number
-    pthread_mutex_t lock  # guards what follows
+    pthread_mutex_t lock  # guards what follows; with it held nobody waits for the GIL, nor makes or frees anything of Python's
     pthread_cond_t room  # a batch was handed out, or stop
     bint stopped
     int64_t count        # batches that were begun, and not yet handed out
     Batch *open
-    Item *spent          # placed, and the bytes that they were decoded from are still there
+    Item *spent          # placed, and their Entries still hold the bytes that they were decoded from
     int64_t good, waiting
     uint64_t number      # of what goes into the ready ring next, where that is ordered
 

@@ -1,13 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Batches of one bucket, filled by the workers outside the GIL (see _batch.pxd)."""
-from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.buffer cimport PyBuffer_Release
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from datago._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
 from datago._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago._sample cimport Part, batch_free, item_free, item_release
+from datago._sample cimport Part, batch_free, entry_empty, item_free, item_give_up
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_unlock,
@@ -15,7 +19,7 @@ from datago._threads cimport (
 
 
 cdef Batcher *batcher_new(dg_heap *heap, Budget *budget, Ring *ready, size_t window) noexcept nogil:
-    cdef Batcher *batcher = <Batcher *>PyMem_RawCalloc(1, sizeof(Batcher))
+    cdef Batcher *batcher = <Batcher *>calloc(1, sizeof(Batcher))
     if batcher == NULL:
         return NULL
     batcher.heap = heap
@@ -24,7 +28,7 @@ cdef Batcher *batcher_new(dg_heap *heap, Budget *budget, Ring *ready, size_t win
     if window:
         batcher.turns = ring_new(window)
         if batcher.turns == NULL:
-            PyMem_RawFree(batcher)
+            free(batcher)
             return NULL
     pthread_mutex_init(&batcher.lock, NULL)
     dg_cond_init(&batcher.room)
@@ -48,21 +52,31 @@ cdef void batcher_free(Batcher *batcher) noexcept:
     ring_free(batcher.turns)
     pthread_cond_destroy(&batcher.room)
     pthread_mutex_destroy(&batcher.lock)
-    PyMem_RawFree(batcher)
+    free(batcher)
 
 
 cdef void batcher_release(Batcher *batcher) noexcept:
+    # One thing after the other is moved out with the lock held, and let go of without it: where Python frees or makes something it may
+    # run any code, and that may come here again.
+    cdef Py_buffer data
+    cdef PyObject *entry = NULL
     cdef Item *item
-    if batcher == NULL:
-        return
-    with nogil:  # who has the lock may want the GIL: no one waits for it with that in hand
+    cdef bint more = batcher != NULL
+    while more:
+        entry = NULL
+        memset(&data, 0, sizeof(data))
         pthread_mutex_lock(&batcher.lock)
-    item = batcher.spent
-    while item != NULL:
-        item_release(item)
-        item = item.next
-    batcher.spent = NULL
-    pthread_mutex_unlock(&batcher.lock)
+        item = batcher.spent
+        more = item != NULL
+        if more and not item_give_up(item, &data):
+            batcher.spent = item.next
+            entry = <PyObject *>item.entry
+            Py_INCREF(<object>entry)
+        pthread_mutex_unlock(&batcher.lock)
+        PyBuffer_Release(&data)
+        if entry != NULL:
+            entry_empty(<object>entry)
+            Py_DECREF(<object>entry)
 
 
 cdef void batcher_stop(Batcher *batcher) noexcept nogil:
@@ -98,14 +112,14 @@ cdef void put(Item **out, Item *item) noexcept nogil:
 
 cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
     """An open batch with a place for every picture, its memory not cleared; NULL when memory is short."""
-    cdef Batch *batch = <Batch *>PyMem_RawCalloc(1, sizeof(Batch) + batcher.size * sizeof(Item *))
+    cdef Batch *batch = <Batch *>calloc(1, sizeof(Batch) + batcher.size * sizeof(Item *))
     if batch == NULL:
         return NULL
-    batch.carrier = <Item *>PyMem_RawCalloc(1, sizeof(Item))
+    batch.carrier = <Item *>calloc(1, sizeof(Item))
     batch.stride = dg_placement_size(&batcher.placement, width, height)
     if batch.carrier == NULL or dg_buffer_alloc(batcher.heap, batcher.size * batch.stride, &batch.memory) != DG_OK:
-        PyMem_RawFree(batch.carrier)
-        PyMem_RawFree(batch)
+        free(batch.carrier)
+        free(batch)
         return NULL
     batch.width, batch.height = width, height
     batch.carrier.batch = batch
@@ -205,13 +219,14 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     cdef Batch *batch = item.batch
     cdef Part *part = &item.parts[0]
     # It cannot fail: dg_process has made 8 bits and three channels of everything.
-    dg_place(&batcher.placement, &part.picture.image, part.picture.mirrored, batch.memory.data + item.place * batch.stride, &item.error)
+    dg_place(&batcher.placement, &part.picture.image, batch.memory.data + item.place * batch.stride, &item.error)
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
     settle(batcher, item)
     pthread_mutex_lock(&batcher.lock)
-    item.next = batcher.spent
-    batcher.spent = item
+    if item.entry != NULL:
+        item.next = batcher.spent
+        batcher.spent = item
     batch.filled += 1
     if batch.closed and batch.filled == batch.taken:
         put(out, batch.carrier)

@@ -11,6 +11,7 @@ import atexit
 import os
 import weakref
 
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint8_t, uint64_t
@@ -68,14 +69,16 @@ def proxies(environment=os.environ):
             first("no_proxy", "NO_PROXY"))
 
 
-_open_fetchers = weakref.WeakSet()
+cdef dict open_fetchers = {}  # address -> a weak reference without a callback: that is Python code, and what it raises is lost
 
 
 @atexit.register
 def _close_all():
     """Before the C library takes down what the threads stand on."""
-    for fetcher in list(_open_fetchers):
-        fetcher.close()
+    for reference in list(open_fetchers.values()):
+        fetcher = reference()
+        if fetcher is not None:
+            fetcher.close()
 
 
 cdef Job *job_new(uint64_t number, bytes url) except NULL:
@@ -143,9 +146,10 @@ cdef class Fetcher:
             self.engine.owners = 1
             raise OSError(failed, f"the download thread could not be started: {os.strerror(failed)}")
         self.started = True
-        _open_fetchers.add(self)
+        open_fetchers[<size_t><void *>self] = weakref.ref(self)
 
     def __dealloc__(self):
+        open_fetchers.pop(<size_t><void *>self, None)
         if self.engine == NULL or self.pid != getpid():
             return  # a forked child: the thread, and whatever lock it held, stayed in the parent
         if self.started:
@@ -161,13 +165,18 @@ cdef class Fetcher:
         """Lets (tag, url) pairs in, waiting outside the GIL for room. False once the Fetcher was closed."""
         cdef Engine *engine = self.engine
         cdef Queue queue = Queue(NULL, NULL)
+        cdef uint64_t number
         cdef bint closed
         self.check_process()
+        jobs = list(jobs)  # which may change meanwhile
         try:
+            with cython.critical_section(self):  # no two jobs have one number
+                number = self.numbers
+                self.numbers += len(jobs)
             for tag, url in jobs:
-                self.numbers += 1
-                append(&queue, job_new(self.numbers, url.encode("utf-8", "surrogateescape")))
-                self.jobs[self.numbers] = (tag, url)
+                number += 1
+                append(&queue, job_new(number, url.encode("utf-8", "surrogateescape")))
+                self.jobs[number] = (tag, url)
             with nogil:
                 closed = push(engine, &queue)
             return not closed

@@ -7,6 +7,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.errno cimport ENOMEM, errno
 from libc.string cimport memcpy, strlen, strrchr
 
+from datago._ascii cimport begins
+
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct DIR:
         pass
@@ -18,9 +20,6 @@ cdef extern from "<dirent.h>" nogil:
     int closedir(DIR *folder)
     int dirfd(DIR *folder)
     int DT_DIR, DT_LNK, DT_UNKNOWN
-
-cdef extern from "<strings.h>" nogil:
-    int strcasecmp(const char *a, const char *b)
 
 cdef extern from "<sys/stat.h>" nogil:
     struct stat:
@@ -51,9 +50,13 @@ cdef bint is_image(const char *name) noexcept nogil:
     cdef int i
     if dot != NULL:
         for i in range(DG_SUFFIXES):
-            if strcasecmp(dot + 1, dg_suffixes[i]) == 0:
+            if begins(dot + 1, dg_suffixes[i]) and dot[1 + strlen(dg_suffixes[i])] == 0:
                 return True
     return False
+
+
+cdef int raise_errno(int failed) except -1:
+    raise MemoryError if failed == ENOMEM else OSError(failed, os.strerror(failed))
 
 
 cdef class Folder:
@@ -79,7 +82,7 @@ cdef class Folder:
         with nogil:
             self.folder = opendir(where)
         if self.folder == NULL:
-            raise OSError(errno, os.strerror(errno))
+            raise_errno(errno)
 
     def __dealloc__(self):
         if self.folder != NULL:
@@ -100,7 +103,7 @@ cdef class Folder:
                 failed = self.next_entry(&used, &folders[count])
                 count += failed == 0
         if failed > 0:
-            raise OSError(failed, os.strerror(failed))
+            raise_errno(failed)
         if count == 0:
             return None
         found, below = [], []

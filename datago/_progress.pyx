@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Progress: a set of positions as ranges (see _progress.pxd), shared by the pool, which fills it, and the source."""
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
 from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock
@@ -21,7 +21,7 @@ cdef class Progress:
             self.add(begin, end)
 
     def __dealloc__(self):
-        PyMem_RawFree(self.items)
+        free(self.items)
         pthread_mutex_destroy(&self.lock)
 
     cdef size_t _find(self, int64_t position) noexcept nogil:
@@ -51,7 +51,7 @@ cdef class Progress:
             last += 1
         if first == last and self.count == self.capacity:
             capacity = max(<size_t>16, 2 * self.capacity)
-            grown = PyMem_RawRealloc(self.items, capacity * sizeof(Range))
+            grown = realloc(self.items, capacity * sizeof(Range))
             if grown == NULL:
                 pthread_mutex_unlock(&self.lock)
                 with gil:
@@ -99,7 +99,7 @@ cdef class Progress:
         pthread_mutex_lock(&self.lock)
         count = self.count
         if count:
-            copy = <Range *>PyMem_RawRealloc(NULL, count * sizeof(Range))
+            copy = <Range *>malloc(count * sizeof(Range))
         if copy != NULL:
             memmove(copy, self.items, count * sizeof(Range))
         pthread_mutex_unlock(&self.lock)
@@ -108,4 +108,4 @@ cdef class Progress:
         try:
             return [[copy[i].begin, copy[i].end] for i in range(count)]
         finally:
-            PyMem_RawFree(copy)
+            free(copy)

@@ -22,6 +22,7 @@ cdef struct Item:
     const char *name     # what a failure calls it
     const char *drawn    # what names it when something is drawn for it: no machine's folders or hosts
     dg_error error       # status DG_OK: good
+    int64_t target       # its class, where it has one
     int64_t position     # see _progress.pxd; negative: the source has none for it
     uint64_t encoded, pixels  # what it has of the budget, in bytes
     uint64_t number      # in the order in which the pool let items in
@@ -41,6 +42,10 @@ cdef struct Batch:
 
 cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/__init__.py
 cdef void item_free(Item *item) noexcept       # with the batch that it carries
-cdef void item_release(Item *item) noexcept    # lets go of the encoded bytes: they are decoded
+# Moves one part's encoded bytes out, for the caller to release: they are decoded. False where it has no more.
+cdef bint item_give_up(Item *item, Py_buffer *data) noexcept nogil
+cdef void entry_empty(object entry) noexcept   # an Entry lets go of its images' bytes
 cdef void batch_free(Batch *batch) noexcept    # with its carrier and items
-cdef object item_result(Item *item, bint convert)  # a Sample, its dict if `convert`, a Failure or a SampleBatch; frees `item`
+# A Sample, its dict if `convert`, a Failure or a SampleBatch, to which the item's pixels go. MemoryError where there is none for a
+# batch, or even for a Failure.
+cdef object item_result(Item *item, bint convert)

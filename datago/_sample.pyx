@@ -3,12 +3,15 @@
 import json
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.object cimport PyObject_GenericSetAttr
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint16_t
-from libc.string cimport memcpy
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
 
 from datago._pixels cimport (
     DG_OK, DG_ROLE_ADDITIONAL, DG_ROLE_IMAGE, DG_ROLE_MASK, dg_buffer, dg_buffer_free, dg_depth_16_to_8, dg_image, dg_image_alloc,
@@ -100,6 +103,9 @@ cdef class Lender:
 
     cdef PixelBuffer pixels
 
+    def __cinit__(self, PixelBuffer pixels not None):
+        self.pixels = pixels
+
     def __arrow_c_array__(self, requested_schema=None):
         cdef ArrowSchema *schema = <ArrowSchema *>PyMem_RawCalloc(1, sizeof(ArrowSchema))
         cdef ArrowArray *array = <ArrowArray *>PyMem_RawCalloc(1, sizeof(ArrowArray))
@@ -151,7 +157,6 @@ cdef PixelBuffer repacked(PixelBuffer pixels, Repack kind, int width, int height
 
 cdef object pil_image(PixelBuffer pixels, int width, int height, int channels, int step, int depth):
     global borrow
-    cdef Lender lender
     if depth == 16 and channels == 1:
         from PIL import Image
         return Image.frombuffer("I;16", (width, height), pixels, "raw", "I;16", 0, 1)
@@ -165,16 +170,15 @@ cdef object pil_image(PixelBuffer pixels, int width, int height, int channels, i
     if borrow is None:
         from PIL import Image
         borrow = Image.fromarrow
-    lender = Lender.__new__(Lender)
-    lender.pixels = pixels
-    return borrow(lender, "L" if channels == 1 else "RGB" if channels == 3 else "RGBA", (width, height))
+    return borrow(Lender(pixels), "L" if channels == 1 else "RGB" if channels == 3 else "RGBA", (width, height))
 
 
 cdef class ImagePayload:
     """One image of a sample: raw pixels, or encoded bytes if `is_encoded`.
 
     It behaves like a PIL image: calling it gives one, and what it does not have itself (`.mode`, `.convert(…)`) is looked
-    up there. It is falsy where a sample has no image; sizes are then 0.
+    up there. It is falsy where a sample has no image; sizes are then 0. Where native code filled it, it relies on the attributes: they are
+    read-only then, unless `data` is replaced. One that was made by hand can be filled by hand.
 
     Attributes:
         data: bytes-like, no copy. Raw: rows from the top, pixels interleaved, no padding, `height * width * channels`
@@ -188,25 +192,53 @@ cdef class ImagePayload:
 
     cdef object _data
     cdef int _step
-    cdef public int original_height, original_width, height, width, channels, bit_depth
-    cdef public bint is_encoded
+    cdef readonly int original_height, original_width, height, width, channels, bit_depth
+    cdef readonly bint is_encoded
 
     def __init__(self):
         self._data = b""
 
+    def __setattr__(self, name, value):
+        with cython.critical_section(self):
+            if name == "data":
+                self._data = memoryview(value) if isinstance(value, PixelBuffer) else value
+            elif isinstance(self._data, PixelBuffer):
+                raise AttributeError(f"{name!r} is read-only: it says what `data` holds, which native code reads")
+            elif name in PAYLOAD:
+                self.fill(name, value)
+            else:
+                PyObject_GenericSetAttr(self, name, value)
+            self._step = self.channels  # where there is no PixelBuffer
+
+    cdef int fill(self, str name, value) except -1:
+        if name == "original_height":
+            self.original_height = value
+        elif name == "original_width":
+            self.original_width = value
+        elif name == "height":
+            self.height = value
+        elif name == "width":
+            self.width = value
+        elif name == "channels":
+            self.channels = value
+        elif name == "bit_depth":
+            self.bit_depth = value
+        else:
+            self.is_encoded = value
+        return 0
+
     @property
     def data(self):
-        if isinstance(self._data, PixelBuffer):
+        with cython.critical_section(self):  # _data and what says what it holds belong together
+            data = self._data
+            if not isinstance(data, PixelBuffer):
+                return data
             if self._step != self.channels and not self.is_encoded:
-                self._data = repacked(self._data, STRIP, self.width, self.height, 3)
-                self._step = 3
-            return memoryview(self._data)
-        return self._data
-
-    @data.setter
-    def data(self, value):
-        self._data = value
-        self._step = self.channels
+                packed = repacked(data, STRIP, self.width, self.height, 3)
+                if self._data is data:  # no other thread has been here meanwhile
+                    self._data, self._step = packed, 3
+                data = packed
+            return memoryview(data)
 
     @property
     def size(self):
@@ -227,10 +259,11 @@ cdef class ImagePayload:
             from PIL import Image
             return Image.open(BytesIO(self._data))
         self._check()
-        if not isinstance(self._data, PixelBuffer):
-            from PIL import Image
-            return Image.fromarray(self.to_numpy_array().squeeze(axis=2) if self.channels == 1 else self.to_numpy_array())
-        return pil_image(self._data, self.width, self.height, self.channels, self._step, self.bit_depth)
+        with cython.critical_section(self):
+            if isinstance(self._data, PixelBuffer):
+                return pil_image(self._data, self.width, self.height, self.channels, self._step, self.bit_depth)
+        from PIL import Image
+        return Image.fromarray(self.to_numpy_array().squeeze(axis=2) if self.channels == 1 else self.to_numpy_array())
 
     def to_numpy_array(self):
         """An array of shape (height, width, channels), uint8 or uint16: writable and, unless encoded, without a copy.
@@ -242,10 +275,12 @@ cdef class ImagePayload:
             array = numpy.array(self.to_pil_image())
             return array[:, :, None] if array.ndim == 2 else array
         self._check()
-        if self.bit_depth == 8 and self._step == 4 and self.channels == 3:
-            return numpy.frombuffer(self._data, numpy.uint8).reshape(self.height, self.width, 4)[:, :, :3]
+        with cython.critical_section(self):
+            data, step = self._data, self._step
+        if self.bit_depth == 8 and step == 4 and self.channels == 3:
+            return numpy.frombuffer(data, numpy.uint8).reshape(self.height, self.width, 4)[:, :, :3]
         dtype = numpy.uint16 if self.bit_depth == 16 else numpy.uint8
-        return numpy.frombuffer(self._data, dtype).reshape(self.height, self.width, self.channels)
+        return numpy.frombuffer(data, dtype).reshape(self.height, self.width, self.channels)
 
     cdef int _check(self) except -1:
         if not self:
@@ -253,8 +288,7 @@ cdef class ImagePayload:
         return 0
 
     def __reduce__(self):
-        about = {name: getattr(self, name) for name in PAYLOAD}
-        return payload_again, (bytes(self.data), about)
+        return payload_again, (bytes(self.data), {name: getattr(self, name) for name in PAYLOAD})
 
     def __array__(self, dtype=None, copy=None):
         array = self.to_numpy_array()
@@ -334,13 +368,14 @@ cdef class SampleBatch:
         width, height: pixels, of every picture.
         pixels: bytes, writable: the pictures one after the other, as the placement has them; there may be room for more behind them.
         samples: list of Sample, in their order in `pixels`; their `image` is empty but for its original size.
+        targets: list of their classes, integers; zeros where samples have none.
         dropped: it did not get full, and `remainder` is "drop".
     """
 
     cdef readonly int width, height
     cdef readonly bint dropped
     cdef readonly PixelBuffer pixels
-    cdef readonly list samples
+    cdef readonly list samples, targets
 
 
 cdef class Failure:
@@ -369,7 +404,7 @@ cdef class Entry:
 
     Args:
         id, source: str; together they name the sample in failures.
-        images: list of (role, name, data): role "image" (at most one; name is not used), "mask" or "additional"; data bytes-like.
+        images: (role, name, data) of each: role "image" (at most one; name is not used), "mask" or "additional"; data bytes-like.
             The first decides the bucket.
         attributes: JSON text of an object.
         duplicate_state, tags, coca_embedding: as in Sample.
@@ -379,19 +414,20 @@ cdef class Entry:
     """
 
     cdef readonly object id, source, attributes, tags, coca_embedding, latents
-    cdef readonly list images
+    cdef readonly tuple images  # of tuples of three: native code relies on that
     cdef readonly int duplicate_state
     cdef public int64_t position
 
-    def __init__(self, id, source, list images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
-        self.id, self.source, self.images, self.attributes = id, source, images, attributes
+    def __init__(self, id, source, images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
+        self.id, self.source, self.attributes = id, source, attributes
+        self.images = tuple([(role, name, data) for role, name, data in images])
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
         self.position = -1
 
     def own(self):
         """Copies the images' bytes, which else keep alive whatever larger block they are a part of."""
-        self.images = [(role, name, bytes(data)) for role, name, data in self.images]
+        self.images = tuple([(role, name, bytes(data)) for role, name, data in self.images])
 
 
 def auto_convert(Sample sample):
@@ -479,24 +515,31 @@ cdef void item_free(Item *item) noexcept:
     PyMem_RawFree(item)
 
 
-cdef void item_release(Item *item) noexcept:
-    cdef Entry entry
-    cdef int i
-    for i in range(item.part_count):
-        PyBuffer_Release(&item.parts[i].data)
-    if item.entry != NULL:
-        entry = <Entry>item.entry
-        entry.images = [(role, name, None) for role, name, _ in entry.images]
+cdef bint item_give_up(Item *item, Py_buffer *data) noexcept nogil:
+    cdef int i = 0
+    while i < item.part_count and <void *>item.parts[i].data.obj == NULL:
+        i += 1
+    if i == item.part_count:
+        return False
+    data[0] = item.parts[i].data
+    memset(&item.parts[i].data, 0, sizeof(Py_buffer))
+    return True
+
+
+cdef void entry_empty(object entry) noexcept:
+    try:
+        (<Entry>entry).images = tuple([(role, name, None) for role, name, _ in (<Entry>entry).images])
+    except MemoryError:
+        pass  # the bytes stay until the sample is handed out
 
 
 cdef void batch_free(Batch *batch) noexcept:
     cdef int i
     for i in range(batch.taken):
-        if batch.items[i] != NULL:
-            item_free(batch.items[i])
+        item_free(batch.items[i])
     dg_buffer_free(&batch.memory)
-    PyMem_RawFree(batch.carrier)
-    PyMem_RawFree(batch)
+    free(batch.carrier)
+    free(batch)
 
 
 cdef ImagePayload payload_of(dg_picture *picture):
@@ -514,9 +557,9 @@ cdef ImagePayload payload_of(dg_picture *picture):
 
 
 cdef object item_result(Item *item, bint convert):
+    if item.part_count == 0 and item.batch != NULL:
+        return batch_result(item.batch)
     try:
-        if item.part_count == 0 and item.batch != NULL:
-            return batch_result(item.batch)
         if item.error.status != DG_OK:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
@@ -525,8 +568,6 @@ cdef object item_result(Item *item, bint convert):
         return Failure(os.fsdecode(item.name), "no_memory", "no memory to hand it out")
     except Exception as error:
         return Failure(os.fsdecode(item.name), "sample", f"it cannot be handed out: {type(error).__name__}: {error}")
-    finally:
-        item_free(item)
 
 
 cdef object item_sample(Item *item, bint convert):
@@ -557,14 +598,12 @@ cdef object item_sample(Item *item, bint convert):
 
 cdef SampleBatch batch_result(Batch *batch):
     cdef SampleBatch result = SampleBatch.__new__(SampleBatch)
-    cdef Item *item
     cdef int i
     result.width, result.height, result.dropped = batch.width, batch.height, batch.dropped
-    result.samples = []
+    result.samples, result.targets = [], []
     for i in range(batch.taken):
-        item = batch.items[i]
-        batch.items[i] = NULL  # item_result frees it
-        result.samples.append(item_result(item, False))
+        result.targets.append(batch.items[i].target)
+        result.samples.append(item_sample(batch.items[i], False))
     result.pixels = adopt(&batch.memory)
     return result
 

@@ -1,9 +1,10 @@
 """DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
 import copy
+import math
 import os
-import threading
 from collections.abc import Iterator
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -12,8 +13,20 @@ from datago import config as configuration
 from datago._progress import Progress
 from datago._sample import Failure, Sample, SampleBatch
 from datago.errors import sample_error
-from datago.passes import DROP_GRACE, STOP_GRACE, Pass
+from datago.passes import STOP_GRACE, Pass
 from datago.sources import open_source
+from datago.threads import OwnLock
+
+
+def seconds(timeout):
+    """A time-out as a float. Raises ValueError."""
+    try:
+        found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
+    except OverflowError:
+        found = math.nan
+    if math.isnan(found):
+        raise ValueError(f"timeout: got {timeout!r:.80}, wanted a number of seconds, or None")
+    return found
 
 
 class DatagoClient:
@@ -26,8 +39,8 @@ class DatagoClient:
         ValueError: the config is wrong; the text names the key, what it got and what it wants.
 
     A client is iterable (`for sample in client`), a context manager (`with DatagoClient(config) as client`), usable from
-    several threads at once, and picklable before it is started. It must not be used in a forked child: there it raises
-    RuntimeError.
+    several threads at once, and picklable before it is started. A forked child cannot use one that was started: what has to do with
+    the pass raises RuntimeError there. Once nobody has the client any more, its pass ends.
     """
 
     def __init__(self, config: dict[str, Any] | str | bytes) -> None:
@@ -37,9 +50,9 @@ class DatagoClient:
         self._reset()
 
     def _reset(self):
-        self._lock = threading.RLock()
-        self._starting = threading.Lock()  # held while a source opens, which may take long; taken before _lock
-        self._pass = None
+        self._lock = OwnLock()
+        self._starting = OwnLock()  # held while a source opens, which may take long; taken before _lock
+        self._pass = self._hold = None
         self._pid = None  # the process that started the pass: only there are its threads
         self._ended = False
 
@@ -54,25 +67,25 @@ class DatagoClient:
             OSError: no worker thread could be started.
         """
         self._check_process()
-        with self._starting:
-            with self._lock:
+        with self._starting():
+            with self._lock():
                 before = self._pass, self._ended
                 if self._pass is not None and not self._ended:
                     return
-                running = self._pass = Pass(self._config, self._next_run())
-                self._pid = os.getpid()
-                self._ended = False
+                running = Pass(self._config, self._next_run())
             try:
-                running.open()
+                with self._lock():
+                    self._pass, self._pid, self._ended = running, os.getpid(), False
+                hold = running.open()
+                with self._lock():
+                    if self._pass is running:
+                        self._hold, self._resumed = hold, None
             except BaseException:
                 running.close(STOP_GRACE)
-                with self._lock:
+                with self._lock():
                     if self._pass is running:
                         self._pass, self._ended = before
                 raise
-            with self._lock:
-                if self._pass is running:
-                    self._resumed = None
 
     def stop(self) -> None:
         """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
@@ -80,14 +93,18 @@ class DatagoClient:
         self._end(STOP_GRACE)
 
     def _end(self, grace):
-        with self._lock:
+        with self._lock():
             self._ended = True
             running = self._pass
         if running is not None:
             running.close(grace)
 
+    def _foreign(self):
+        """Whether this is the forked child of a process that started the client."""
+        return self._pass is not None and self._pid != os.getpid()
+
     def _check_process(self):
-        if self._pass is not None and self._pid != os.getpid():
+        if self._foreign():
             raise RuntimeError(
                 "this DatagoClient was started in another process, and its threads stayed there: make the client (or iterate the "
                 "dataset) after the fork, or start workers by 'spawn'"
@@ -99,11 +116,6 @@ class DatagoClient:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
-
-    def __del__(self):
-        # A half-built client has no pass; a forked child's copy has no threads.
-        if getattr(self, "_pass", None) is not None and self._pid == os.getpid():
-            self._pass.close(DROP_GRACE)
 
     def __getstate__(self):
         if self._pass is not None:
@@ -144,7 +156,9 @@ class DatagoClient:
         return source.count()
 
     def part(self, worker: int, workers: int) -> "DatagoClient":
-        """Another client, not started, that gives part `worker` of `workers` of this one's samples."""
+        """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""
+        if not configuration.integer(1)[0](workers) or not configuration.integer(0, workers - 1)[0](worker):
+            raise ValueError(f"worker, workers: got {worker!r}, {workers!r}, wanted an integer, and one that is greater")
         client = DatagoClient.__new__(DatagoClient)
         client.__setstate__({**self._settings(), "_worker": (worker, workers)})
         return client
@@ -153,7 +167,8 @@ class DatagoClient:
         """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
         if not configuration.TOP["epoch"][0][0](epoch):
             raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
-        with self._lock:
+        self._check_process()
+        with self._lock():
             self._epoch = epoch
             if self._resumed is not None and self._resumed.epoch != epoch:
                 self._resumed = None
@@ -164,9 +179,10 @@ class DatagoClient:
         Taken before the first sample, or after set_epoch, it stands for the beginning; after the last one, for the end. Raises
         SourceError where a source has no order that can be resumed.
         """
-        with self._lock:
+        self._check_process()
+        with self._lock():
             running = self._pass
-            if self._resumed is None and running and running.pool and not (self._ended and running.run.epoch != self._epoch):
+            if self._resumed is None and running and running.pool and (running.run.epoch == self._epoch or not running.pool.stopped):
                 return running.state()
             run = self._next_run()
             return run.state(self._config, 0, run.resume)
@@ -181,8 +197,9 @@ class DatagoClient:
         Raises:
             ValueError: that is no such dict, or it does not fit the config or this rank.
         """
+        self._check_process()
         run = resume.resume(state, self._config, *self._worker)
-        with self._lock:
+        with self._lock():
             if self._pass is not None:
                 self.stop()
             self._resumed, self._epoch, self._pass, self._ended = run, run.epoch, None, False
@@ -198,9 +215,10 @@ class DatagoClient:
         A sample that is ready is taken at once; else the call waits outside the GIL, and a signal is seen within 0.1 s.
 
         Args:
-            timeout: seconds to wait at most; None: for ever.
+            timeout: seconds to wait at most, a number; 0 or less: no waiting; None or infinity: for ever.
 
         Raises:
+            ValueError: `timeout` is no such number.
             TimeoutError: no sample within `timeout`; the stream goes on.
             SourceError: the source died, or gave nothing at all.
             SampleError: an item failed, and `on_error` is "raise"; the next call goes on behind it.
@@ -216,8 +234,10 @@ class DatagoClient:
         return self._next(True, timeout)
 
     def _next(self, convert, timeout):
+        if timeout is not None:
+            timeout = seconds(timeout)
         running = self._pass
-        if running is None or running.pool is None or self._pid != os.getpid():
+        if running is None or running.pool is None or self._foreign():
             self._check_process()
             if not self._ended:
                 self.start()
@@ -247,7 +267,7 @@ class DatagoClient:
 
     def _finish(self, running):
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""
-        with self._lock:
+        with self._lock():
             first = not self._ended and running is self._pass
             if first:
                 self._ended = True
@@ -279,6 +299,7 @@ class DatagoClient:
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """
+        self._check_process()
         running = self._pass
         return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])
 

@@ -1,18 +1,46 @@
 """DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
+import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from datago import states
+from datago import plan, states
 from datago.client import DatagoClient
 
 try:
     import torch
-    from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 except ImportError:
-    torch, IterableDataset, get_worker_info = None, object, lambda: None
+    torch, DataLoader, IterableDataset, get_worker_info = None, (), object, lambda: None
+
+log = logging.getLogger("datago.dataset")
 
 COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
+
+
+class Outcomes:
+    """Iterates over what a generator yields, and raises the exceptions among it: unlike one that is raised in the generator, they do
+    not end it. An iterator that is dropped closes the generator."""
+
+    def __init__(self, outcomes):
+        self._outcomes = outcomes
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        outcome = next(self._outcomes)
+        if not isinstance(outcome, Exception):
+            return outcome
+        try:
+            del self  # else the traceback, which others may keep, would keep the pass
+            raise outcome
+        finally:
+            del outcome
+
+    def close(self):
+        self._outcomes.close()
 
 
 class DatagoIterDataset(IterableDataset):
@@ -24,15 +52,14 @@ class DatagoIterDataset(IterableDataset):
 
     In the workers of a DataLoader each reads a part of its rank's samples, so that all of them together give each sample once, in
     whatever order the workers take turns; `limit` stays the rank's. It can be pickled at any time. `state_dict` and
-    `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each.
+    `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each. An iterator that has
+    raised SampleError (where `on_error` is "raise") gives what comes behind it when it is asked again.
     """
 
     def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True) -> None:
         self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
-        # Workers that outlive an epoch see what set_epoch says in the parent.
-        epoch = [self._client.epoch]
-        self._epoch = torch.tensor(epoch).share_memory_() if torch else epoch
+        self._epoch = _shared(self._client.epoch)
         self._states = None   # loaded, and no pass has begun with them yet
         self._running = None  # the client of the pass under way, or of the last one
 
@@ -41,25 +68,44 @@ class DatagoIterDataset(IterableDataset):
         if self._states is not None and all(state["ended"] for state in self._states):
             self._states = None  # the rest of that epoch is nothing; whoever asks again wants a pass
             return iter(())
-        return self._pass()
+        return Outcomes(self._pass())
 
     def _pass(self):
         # A generator: nothing starts before the first sample is asked for, and iterators that nobody reads cost nothing.
         client, self._states = self._next(), None
         self._running = client
-        with client:
-            get = client.get_sample_auto_convert if self._convert else client.get_sample
-            while (sample := get()) is not None:
-                yield sample
+        client.start()
+        # The pass ends with this generator, be it dropped: no code of Python's runs for that, which could lose a KeyboardInterrupt. The
+        # client stays, as somebody may ask for its state.
+        _hold, client._hold = client._hold, None
+        get = client.get_sample_auto_convert if self._convert else client.get_sample
+        while True:
+            try:
+                outcome = get()
+                if outcome is None:
+                    return
+                outcome = self._made(outcome)
+            except Exception as error:
+                outcome = error
+            yield outcome
+
+    def _made(self, sample):
+        """What the reader gets of what the client gives."""
+        return sample
 
     def _next(self):
         """The client of the pass that would begin now."""
         info = get_worker_info()
         client = self._client.part(info.id, info.num_workers) if info else self._client.part(0, 1)
+        if info and isinstance(self._epoch, list):
+            log.warning("shared memory cannot be used: a worker that outlives an epoch does not see what set_epoch says")
         if self._states is not None:
             client.load_state_dict(self._states)
-        client.set_epoch(int(self._epoch[0]))  # of another epoch than the state's: that is over
+        client.set_epoch(self._epoch_now())  # of another epoch than the state's: that is over
         return client
+
+    def _epoch_now(self):
+        return self._epoch[0] if isinstance(self._epoch, list) else self._epoch.item()
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's, in every worker. Raises ValueError."""
@@ -68,8 +114,9 @@ class DatagoIterDataset(IterableDataset):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process is in its epoch; see DatagoClient.state_dict."""
-        client = self._running or self._next()
-        client.set_epoch(int(self._epoch[0]))
+        running = self._running
+        client = running if running is not None and not running._foreign() else self._next()
+        client.set_epoch(self._epoch_now())
         return client.state_dict()
 
     def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -82,15 +129,36 @@ class DatagoIterDataset(IterableDataset):
         self._states = found
 
     def __len__(self) -> int:
-        """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that.
+        """How many samples a pass gives on this rank, over all workers, if none fails: a folder is listed for that, once for each worker
+        of the DataLoader that asks.
 
         Shards without an index and databases are not counted: their `limit` is given, and TypeError raised if there is none.
         """
+        return sum(self._counts(asking_workers(sys._getframe(1))))
+
+    def _counts(self, workers):
+        """How many samples each of so many workers gives."""
         limit = self._client.config.limit
-        count = self._client.count()
-        if count is None and limit > COUNTABLE:
+        counts = [self._client.part(worker, workers).count() for worker in range(workers)]
+        limits = [plan.portion(limit, worker, workers) for worker in range(workers)]
+        if None in counts and limit > COUNTABLE:
             raise TypeError("the number of samples is not known: the config has no limit, and this source does not count")
-        return limit if count is None else min(count, limit)
+        return limits if None in counts else list(map(min, counts, limits))
 
     def __getstate__(self):
         return {**self.__dict__, "_running": None}
+
+
+def _shared(epoch):
+    """The epoch where workers that outlive one see what set_epoch says in the parent; a plain list where there is no shared memory."""
+    try:
+        return torch.tensor([epoch]).share_memory_() if torch else [epoch]
+    except (OSError, RuntimeError):  # /dev/shm is not there, or cannot be written
+        return [epoch]
+
+
+def asking_workers(frame):
+    """In how many parts a pass is read by who asks for a length. A DataLoader does not say how many workers it has: the frame of its own
+    `__len__` is where that can be seen."""
+    loader = frame.f_locals.get("self")
+    return max(1, loader.num_workers) if isinstance(loader, DataLoader) else 1

@@ -1,38 +1,44 @@
-"""One pass over a source: its feeder thread, the pool, and the way down, also when the interpreter ends."""
+"""One pass over a source: its feeder thread, the pool, and the way down, also when nobody wants it any more or the interpreter ends."""
 
 import atexit
 import logging
 import os
 import threading
 import time
-import weakref
 from collections import deque
+from contextlib import suppress
 
 from datago import accounts, environment, metrics
-from datago._pool import Pool
+from datago._pool import Hold, Pool
 from datago._progress import Progress
-from datago.errors import SourceError, SourceValueError, printable
+from datago.errors import SourceValueError, printable
+from datago.labels import labelled
 from datago.sources import open_source
 from datago.sources.waiting import Stopped
-from datago.threads import start_thread
+from datago.threads import new_lock, start_thread
 
 log = logging.getLogger("datago.client")
 
-STOP_GRACE = 0.5   # seconds that stop() waits for work in flight before a reaper takes over
-DROP_GRACE = 0.1   # the same when a client is dropped, or the interpreter ends
+STOP_GRACE = 0.5   # seconds that stop() waits for work in flight
+EXIT_GRACE = 0.1   # the same when the interpreter ends
 FAILURES_KEPT = 16
 
-_passes = weakref.WeakSet()
-_reapers = set()  # threads that wait for a stopped pass to get out of a system call
+# Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
+# KeyboardInterrupt of a signal handler say, is lost.
+_passes = set()
 
 
 def live_cleanup_threads() -> int:
     """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
-    return sum(reaper.is_alive() for reaper in list(_reapers))
+    return sum(running.late for running in list(_passes))
 
 
 class Pass:
-    """From birth to the last thread's leaving: NEW → OPEN → CLOSING → CLOSED, by `open` and `close` alone."""
+    """From birth to the last thread's leaving: NEW → OPEN → CLOSING → CLOSED.
+
+    It is closed by `close`, or by the pool's being stopped, which is what becomes of it when nobody has the Hold any more that `open`
+    gave. A thread of its own, the keeper, sees to the rest.
+    """
 
     def __init__(self, config, run):
         run.draw()
@@ -46,13 +52,16 @@ class Pass:
         self.failures = {}    # reason -> count
         self.last_failures = deque(maxlen=FAILURES_KEPT)
         self.dropped = []     # ids of samples that made no full batch
-        self._lock = threading.RLock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
-        self._threads = []
+        self.late = False     # it was closed, and something is still in flight after the grace period
+        self._lock = new_lock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
+        self._threads = []    # the feeder and the keeper
         self._closed = False
-        self._over = threading.Event()
 
     def open(self):
         """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
+
+        Returns:
+            The Hold on its pool, or None if it was closed before.
 
         Raises:
             SourceError: the source is not there, or no thread can be started.
@@ -60,11 +69,13 @@ class Pass:
         _passes.add(self)
         try:
             self.source.open()
+            with self._lock:
+                return None if self._closed else self._start()
         except Stopped:
-            return
-        with self._lock:
-            if not self._closed:
-                self._start()
+            return None
+        finally:
+            if self.pool is None:
+                _passes.discard(self)
 
     def _start(self):
         config, run = self._config, self.run
@@ -79,34 +90,48 @@ class Pass:
         )  # fmt: skip
         if pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
+        hold = Hold(pool)
         try:
             self._threads.append(start_thread(self._feed, "datago feeder", pool))
-        except SourceError:
+            self._threads.append(start_thread(self._keep, "datago keeper", pool))
+        except BaseException:
             pool.stop()
             pool.join(STOP_GRACE)
             raise
         self.pool = pool
-        if config.log_period:
-            self._threads.append(start_thread(self._report, "datago log"))
+        return hold
 
     def _feed(self, pool):
         try:
+            label, classes = self._config.batch and self._config.batch.label, None
             for batch in self.source.batches():
-                if not pool.submit(batch):
+                if label:
+                    batch, classes = labelled(batch, label, self.source.base)
+                if not pool.submit(batch, classes):
                     break
         except BaseException as error:
             self.error = error
         finally:
             pool.finish()
 
-    def _report(self):
-        """Logs how it goes, once a period and at the end."""
-        before, then, over = self.stats(), time.monotonic(), False
+    def _keep(self, pool):
+        """Logs how it goes, once a period and at the end; ends the source then, and stays until all have left."""
+        period, over = self._config.log_period, False
+        then, before = time.monotonic(), accounts.stats(accounts.nothing(), {}, {}, [])
         while not over:
-            over = self._over.wait(self._config.log_period)
-            now, stats = time.monotonic(), self.stats()
-            log.info("%s", metrics.line(stats, before, now - then))
-            before, then = stats, now
+            over = pool.wait(period or 3600)
+            with suppress(MemoryError):
+                if period:
+                    now, stats = time.monotonic(), self.stats()
+                    log.info("%s", metrics.line(stats, before, now - then))
+                    before, then = stats, now
+        self.source.stop()
+        if not self._left(pool, STOP_GRACE):
+            self.late = True
+            log.warning("work is still in flight %.1f s after stop; a background thread waits for it", STOP_GRACE)
+            while not self._left(pool, 3600):
+                pass
+        _passes.discard(self)
 
     def note(self, failure):
         """Counts a Failure, and logs it."""
@@ -153,40 +178,31 @@ class Pass:
         return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace):
-        """Stops the source, closes the rings, lets the workers leave. What takes longer than `grace` goes to a reaper."""
+        """Stops the source, closes the rings, lets the workers leave. Waits for that up to `grace` seconds, the keeper for as long as it
+        takes."""
         self.source.stop()
         with self._lock:
             first, self._closed = not self._closed, True
         if self.pool is None:
             return
-        self._over.set()
         self.pool.stop()
-        if not first or self._wait(grace):
-            return
-        log.warning("work is still in flight %.1f s after stop; a background thread waits for it", grace)
-        try:
-            _reapers.add(start_thread(self._reap, "datago reaper"))
-        except SourceError:  # the interpreter is on its way out, and the process takes the threads along; or there are too many
-            pass
-
-    def _wait(self, grace):
+        if not first or threading.get_ident() in [thread.ident for thread in self._threads]:
+            return  # a finalizer, which may run in any thread: these leave by themselves
         end = time.monotonic() + grace
-        # Garbage may be collected in any thread, and a client with it: one of its own leaves by itself.
-        others = [thread for thread in self._threads if thread is not threading.current_thread()]
-        for thread in others:
-            thread.join(max(0, end - time.monotonic()))
-        return self.pool.join(max(0, end - time.monotonic())) and not any(thread.is_alive() for thread in others)
+        self.late = not self._left(self.pool, grace)
+        if not self.late:
+            self._threads[1].join(max(0, end - time.monotonic()))
 
-    def _reap(self):
-        while not self._wait(3600):
-            pass
-        _reapers.discard(threading.current_thread())
+    def _left(self, pool, grace):
+        """Waits for the feeder and the workers; False if they have not left within `grace` seconds."""
+        end = time.monotonic() + grace
+        self._threads[0].join(grace)
+        return pool.join(max(0, end - time.monotonic())) and not self._threads[0].is_alive()
 
 
 def _forget_all():
     """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
     _passes.clear()
-    _reapers.clear()
 
 
 os.register_at_fork(after_in_child=_forget_all)
@@ -194,5 +210,9 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @atexit.register
 def _close_all():
-    for running in list(_passes):
-        running.close(DROP_GRACE)
+    running = list(_passes)
+    for one in running:
+        if one.pool is not None:
+            one.pool.stop()
+    for one in running:
+        one.close(EXIT_GRACE)

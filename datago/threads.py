@@ -1,10 +1,99 @@
-"""Python threads where the system may refuse another one."""
+"""Python threads where the system may refuse another one, and what they wait for: no finalizer, signal handler or fork upsets it."""
 
 import errno
 import os
 import threading
+from functools import partial
 
 from datago.errors import SourceOSError
+
+
+def new_lock(make=threading.RLock):
+    """A lock. Raises MemoryError, which Python calls a RuntimeError here."""
+    try:
+        return make()
+    except RuntimeError:
+        raise MemoryError("no memory for a lock") from None
+
+
+class Bell:
+    """Wakes one thread. `ring` waits for nothing: unlike an Event's `set`, a finalizer or a signal handler may call it, though its
+    own thread may be just inside `wait`."""
+
+    def __init__(self):
+        self._lock = new_lock(threading.Lock)
+        self._lock.acquire()
+
+    def ring(self):
+        try:
+            self._lock.release()
+        except RuntimeError:  # it rings already
+            pass
+
+    def wait(self, timeout):
+        """Waits until it rings, and is quiet again; False after `timeout` seconds."""
+        return self._lock.acquire(timeout=timeout)
+
+
+class Flag:
+    """What is set once and for all. As `Bell.ring`, `set` waits for nothing."""
+
+    def __init__(self):
+        self._set, self._bell = False, Bell()
+
+    def is_set(self):
+        return self._set
+
+    def set(self):
+        self._set = True
+        self._bell.ring()
+
+    def wait(self, timeout=-1):
+        """Waits until it is set; False after `timeout` seconds."""
+        if not self._set and self._bell.wait(timeout):
+            self._bell.ring()  # for the next who waits
+        return self._set
+
+    def _at_fork_reinit(self):  # as an Event has it, for _Thread
+        pass
+
+
+class OwnLock:
+    """`with lock():` holds an RLock that is this process's own: in a forked child one that its parent's threads held would be held
+    for ever."""
+
+    def __init__(self):
+        self._locks = {}
+
+    def __call__(self):
+        pid = os.getpid()
+        return self._locks.get(pid) or self._locks.setdefault(pid, new_lock())
+
+
+class _Thread(threading.Thread):
+    """Where memory is short Python's own may die before it comes to `run`, and its `start` waits for ever then. This one says whether it
+    came there, and from there on calls nothing that takes memory before `run` has begun. And it is not in the weak set of `threading`,
+    whose callback would run where the last reference to it is dropped: the KeyboardInterrupt of a signal handler would be lost there."""
+
+    def __init__(self, run, name, arguments):
+        super().__init__(name=name, daemon=True)
+        getattr(threading, "_dangling", set()).discard(self)
+        self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
+
+    def run(self):
+        self.begun = True
+        self.settled.ring()
+        self._call()
+
+    def _bootstrap(self):
+        try:
+            super()._bootstrap()
+        except BaseException:
+            if self.begun:
+                raise
+        finally:
+            self._started.set()
+            self.settled.ring()
 
 
 def start_thread(run, name, *arguments):
@@ -12,12 +101,18 @@ def start_thread(run, name, *arguments):
 
     Raises:
         SourceOSError: the system refuses another thread (EAGAIN).
+        MemoryError: there is no memory for one.
     """
-    thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
     try:
+        thread = _Thread(run, name, arguments)
         thread.start()
-    except RuntimeError:  # all that Python says of it
+    except RuntimeError as error:  # all that Python says of it
+        if "lock" in str(error):
+            raise MemoryError("no memory for a lock") from None
         raise SourceOSError(errno.EAGAIN, f"no thread could be started: {os.strerror(errno.EAGAIN)}") from None
+    thread.settled.wait(-1)
+    if not thread.begun:
+        raise MemoryError("no memory for another thread")
     return thread
 
 

@@ -17,7 +17,7 @@ struct dg_heap {
     size_t kept;        /* bytes of freed buffers kept now */
     size_t outstanding; /* buffers not yet back */
     int closed;         /* dg_heap_free was called */
-    pid_t pid; /* in a forked child another thread's lock may be held for ever: there, buffers go straight to free() */
+    pid_t pid; /* in a forked child another thread's lock may be held for ever: there, buffers come from malloc and go to free */
     int count;
     struct {
         uint8_t *data;
@@ -38,6 +38,8 @@ dg_heap *dg_heap_new(size_t keep)
 
 void dg_heap_trim(dg_heap *heap)
 {
+    if (!heap)
+        return;
     pthread_mutex_lock(&heap->lock);
     while (heap->count)
         free(heap->free[--heap->count].data);
@@ -92,16 +94,18 @@ dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
     if (capacity < size)
         return DG_NO_MEMORY;
-    pthread_mutex_lock(&heap->lock);
-    int found = best_fit(heap, capacity);
-    if (found >= 0) {
-        data = heap->free[found].data;
-        capacity = heap->free[found].capacity;
-        heap->kept -= capacity;
-        heap->free[found] = heap->free[--heap->count];
+    if (heap->pid == getpid()) {
+        pthread_mutex_lock(&heap->lock);
+        int found = best_fit(heap, capacity);
+        if (found >= 0) {
+            data = heap->free[found].data;
+            capacity = heap->free[found].capacity;
+            heap->kept -= capacity;
+            heap->free[found] = heap->free[--heap->count];
+        }
+        heap->outstanding++;
+        pthread_mutex_unlock(&heap->lock);
     }
-    heap->outstanding++;
-    pthread_mutex_unlock(&heap->lock);
     if (!data) {
         void *fresh = NULL;
         if (posix_memalign(&fresh, capacity >= HUGE_PAGE ? HUGE_PAGE : 64, capacity) == 0)

@@ -10,6 +10,7 @@ from conftest import chunk, config, jpeg, photo, png, read
 from PIL import Image
 
 from datago import DatagoClient, ImagePayload
+from datago._sample import Entry
 
 
 def one(tmp_path, data, name="x.png", convert=False):
@@ -150,6 +151,29 @@ def test_a_payload_can_be_filled_by_hand():
     payload.is_encoded, payload.data = True, saved(photo(5, 4))
     assert payload.to_pil_image().format == "PNG"
     assert numpy.array_equal(payload.to_numpy_array(), photo(5, 4))
+
+
+def test_what_native_code_relies_on_cannot_be_written(tmp_path):
+    (tmp_path / "a.png").write_bytes(saved(photo(12, 8)))
+    (tmp_path / "b.png").write_bytes(saved(photo(2, 2)))
+    payload, small = (sample.image for sample in DatagoClient(config(tmp_path, ordered=True)))
+    payload.to_pil_image()
+    for name in ("width", "height", "original_width", "original_height", "channels", "bit_depth", "is_encoded"):
+        with pytest.raises(AttributeError, match="read-only"):
+            setattr(payload, name, 64)
+        with pytest.raises(AttributeError):
+            getattr(ImagePayload, name).__set__(payload, 64)
+    assert numpy.array_equal(payload.to_numpy_array(), photo(12, 8))
+    payload.data = memoryview(small.data).obj  # the memory of a smaller picture
+    for call in (payload.to_numpy_array, payload.to_pil_image):
+        with pytest.raises(ValueError, match="reshape"):
+            call()
+    payload.width, payload.height = 2, 2
+    assert numpy.array_equal(payload.to_numpy_array(), photo(2, 2))
+    entry = Entry("a", "s", [["image", None, b"x"]])
+    assert entry.images == (("image", None, b"x"),)
+    with pytest.raises(ValueError):
+        Entry("a", "s", [("image",)])
 
 
 def test_buffers_outlive_sample_and_client(tmp_path):

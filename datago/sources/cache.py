@@ -14,10 +14,11 @@ import logging
 import os
 import re
 import secrets
-import threading
+import sys
 import time
 
 from datago.sources.storage import FileObject
+from datago.threads import new_lock
 
 LOCK_PATIENCE = 5.0  # seconds; whoever holds the lock does so for milliseconds
 
@@ -34,17 +35,17 @@ class Cache:
 
     def __init__(self, folder, size):
         self._folder, self.size = os.path.abspath(folder), size
-        self._counting = threading.Lock()
+        self._counting = new_lock()
         self.hits = self.misses = self.failures = 0
 
     def through(self, url, source):
         """`source`, or the kept copy of what it would give."""
-        return CachedObject(self, hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest(), source)
+        return CachedObject(self, _key(url), source)
 
     def discard(self, url):
         """Forgets an object that turned out to be no good."""
         with contextlib.suppress(OSError):
-            os.unlink(self._path(hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest() + ".shard"))
+            os.unlink(self._path(_key(url) + ".shard"))
 
     def find(self, key):
         """An open FileObject, or None."""
@@ -123,6 +124,7 @@ class Writer:
 
     def __init__(self, cache, part, path):
         self._cache, self._part, self._path, self._size, self._file = cache, part, path, 0, None
+        self._pid = os.getpid()
         self._file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         _lock(self._file)
 
@@ -161,7 +163,9 @@ class Writer:
         self._cache.failed(error)
         self.abort()
 
-    __del__ = abort
+    def __del__(self, finalizing=sys.is_finalizing, getpid=os.getpid):  # kept here: at the interpreter's end the modules are emptied
+        if not finalizing() and self._pid == getpid():  # a forked child's copy is not its to abort
+            self.abort()
 
 
 class CachedObject:
@@ -207,6 +211,10 @@ class CachedObject:
         self._source.close()
         if self._writer:
             self._writer.abort()
+
+
+def _key(url):
+    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _lock(file):

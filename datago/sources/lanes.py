@@ -3,13 +3,12 @@
 A lane is a thread that reads one shard after the other. What it finds waits in a queue of its own, a batch for each block.
 """
 
-import threading
 from collections import deque
 from contextlib import closing
 
 from datago.errors import SourceOSError
 from datago.sources.waiting import Stopped
-from datago.threads import start_thread
+from datago.threads import Bell, start_thread
 
 AHEAD = 2   # batches of each lane that wait; a batch is what one block held
 BATCH = 32  # entries that leave at once where lanes take turns
@@ -20,22 +19,20 @@ class Lanes:
     Args:
         waiting: for each lane a deque of what it is to read; where that is one deque for all, each takes what is next.
         read: a function of one of these that gives a generator of batches: lists of entries.
-        stop: an Event that ends everything; whoever sets it calls `wake`.
+        stop: a Flag that ends everything; whoever sets it calls `wake`.
     """
 
     def __init__(self, waiting, read, stop):
         self._read, self._stop = read, stop
-        self._lock = threading.Lock()
-        self._arrived, self._room = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._arrived, self._room = Bell(), [Bell() for _ in waiting]  # no locks: finalizers may call `wake`, in a lane's thread too
         self._queues = [deque() for _ in waiting]
         self._running = {lane for lane, own in enumerate(waiting) if own}
         self._error = None
         self._waiting, self._threads = waiting, []
 
     def wake(self):
-        with self._lock:
-            self._arrived.notify_all()
-            self._room.notify_all()
+        for bell in (self._arrived, *self._room):
+            bell.ring()
 
     def batches(self, first=None):
         """Yields batches as they come; or in an order that does not depend on time: one entry of each lane in turn, from lane
@@ -61,8 +58,7 @@ class Lanes:
                 if all_of_them or not self._threads:
                     self._running.clear()
                     raise
-                with self._lock:
-                    self._running.discard(lane)
+                self._running.discard(lane)
 
     def _arriving(self):
         lanes = deque(range(len(self._queues)))
@@ -94,15 +90,16 @@ class Lanes:
 
     def _take(self, lanes):
         """The next batch of the first of `lanes` that has one; None when all of them have ended, or after `stop`."""
-        with self._lock:
-            while not self._stop.is_set():
-                for lane in lanes:
-                    if self._queues[lane]:
-                        self._room.notify_all()
-                        return self._queues[lane].popleft()
-                if self._running.isdisjoint(lanes):
-                    break
-                self._arrived.wait(1)
+        while not self._stop.is_set():
+            ended = self._running.isdisjoint(lanes)  # before the queues are looked at: a lane fills its own, and then ends
+            for lane in lanes:
+                if self._queues[lane]:
+                    batch = self._queues[lane].popleft()
+                    self._room[lane].ring()
+                    return batch
+            if ended:
+                break
+            self._arrived.wait(1)
         return None
 
     # ---- a lane's thread ----
@@ -123,16 +120,15 @@ class Lanes:
         except BaseException as error:
             self._error = error
         finally:
-            with self._lock:
-                self._running.discard(lane)
-                self._arrived.notify_all()
+            self._running.discard(lane)
+            self._arrived.ring()
 
     def _put(self, lane, batch):
         """Waits for room; False once told to stop."""
-        with self._lock:
-            while len(self._queues[lane]) >= AHEAD and not self._stop.is_set():
-                self._room.wait(1)
-            if not self._stop.is_set():
-                self._queues[lane].append(batch)
-                self._arrived.notify_all()
-        return not self._stop.is_set()
+        while len(self._queues[lane]) >= AHEAD and not self._stop.is_set():
+            self._room[lane].wait(1)
+        if self._stop.is_set():
+            return False
+        self._queues[lane].append(batch)
+        self._arrived.ring()
+        return True

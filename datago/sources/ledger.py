@@ -5,10 +5,10 @@ an ordinal and a number: 1, 2, 3 … for what the stream takes of that shard, 0 
 network or a disk breaks off is not the same every time.
 """
 
-import threading
 from collections import deque
 
 from datago._progress import Progress
+from datago.threads import new_lock
 
 BITS = 40  # of a number
 NUMBERS = (1 << BITS) - 1
@@ -23,7 +23,7 @@ class Ledger:
 
     def __init__(self, progress, resume):
         resume = resume or {"done": [], "partial": [], "last": -1}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._progress = progress                      # positions in shards that are not done
         self._done = Progress(resume["done"])          # ordinals of shards of which everything was handed out
         self._ended = {}                               # ordinal -> (samples, failed) of those that were read to their end

@@ -2,7 +2,6 @@
 
 import logging
 import random
-import threading
 from collections import deque
 from contextlib import closing
 
@@ -19,6 +18,7 @@ from datago.sources.part import Part
 from datago.sources.remote import open_stream
 from datago.sources.shard_index import sample_counts
 from datago.sources.shards import ShardReader
+from datago.threads import Flag, new_lock
 
 log = logging.getLogger("datago.webdataset")
 
@@ -39,9 +39,9 @@ class WebDatasetSource:
 
     def __init__(self, config):
         self._config = config
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
-        self._lock = threading.Lock()  # guards these three
+        self._lock = new_lock()  # guards these three
         self._found = self._own = 0    # entries of all shards that were read; those of this stream
         self.skipped = {}
         self._ledger = Ledger(config.progress, config.resume)

@@ -1,8 +1,7 @@
 """How far a walk over records has come: which of them were handed out, told by their ids."""
 
-import threading
-
 from datago.plan import gaps
+from datago.threads import new_lock
 
 BEGINNING = {"last": None, "after": None, "missing": []}
 SLACK = 1024  # records that may come in before those are forgotten that nothing needs any more
@@ -28,7 +27,7 @@ class Window:
         self._found = 0  # how many of them have come: these have the first numbers
         self._records = {}  # number: the id, an id somewhere before it, and `last` once it is the last one handed out
         self._count, self._reached, self._most = 0, self._last, SLACK
-        self._lock = threading.Lock()  # the walk goes on in one thread, another asks for the state
+        self._lock = new_lock()  # the walk goes on in one thread, another asks for the state
 
     def add(self, identity):
         """The number of the walk's next record. A record without a usable id (None) is known by where it is alone: it comes again

@@ -50,7 +50,7 @@ def process_cell(fault, column, root, wanted):
     action, amount, lost = PROCESSES[fault]
     environment = {"HOME": "/no/such", "TMPDIR": "/no/such"} if fault.startswith("no HOME") else {}
     if action == "clock":
-        environment["LD_PRELOAD"] = str(clock_library())
+        environment["LD_PRELOAD"] = str(library("clock"))
     files = album.pictures()
     if lost == {album.VICTIM}:  # it has 48 MB of pixels
         pixels = numpy.full((4000, 4000, 3), 90, numpy.uint8)
@@ -79,16 +79,16 @@ def cache_cell(fault, column, root, wanted):
     return during
 
 
-def clock_library():
-    """clock.c, compiled once a session."""
+def library(name):
+    """A C file of this folder as a library to preload, compiled once a session."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if not compiler:
-        pytest.skip("the clock is made to jump by a preloaded library: needs a C compiler")
+        pytest.skip("a library is preloaded: needs a C compiler")
     with LOCK:
-        path = HERE / "build" / "clock.so"
-        if not path.exists() or path.stat().st_mtime < (HERE / "clock.c").stat().st_mtime:
+        path, source = HERE / "build" / f"{name}.so", HERE / f"{name}.c"
+        if not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
             path.parent.mkdir(exist_ok=True)
-            subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", path, HERE / "clock.c", "-ldl"], check=True)
+            subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", path, source, "-ldl"], check=True)
     return path
 
 

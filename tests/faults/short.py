@@ -1,0 +1,84 @@
+"""A process of which each child reads a pass while one allocation after the other is refused. Prints how each ended.
+
+    short.py config(JSON) batch_size(0: single samples) late(0 or 1) how(python or native) first behind width
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections import Counter
+
+from datago import DatagoClient, SourceError
+from datago.batches import DatagoBatchDataset
+
+config, (size, late), how = json.loads(sys.argv[1]), map(int, sys.argv[2:4]), sys.argv[4]
+first, behind, width = map(int, sys.argv[5:])
+LIMIT = 30  # seconds for one pass
+
+
+def refuse(begin, end):
+    if how == "native":
+        ctypes.CDLL(None).malloc_refuse(ctypes.c_long(begin), ctypes.c_long(end))
+    elif begin < 0:
+        _testcapi.remove_mem_hooks()
+    else:
+        _testcapi.set_nomemory(begin, end)
+
+
+def one_pass(number):
+    """How a pass ends that lacks its allocations from `number` on."""
+    dataset = DatagoBatchDataset(config, size) if size else DatagoClient(config)
+    samples, ended = iter(dataset), "end"
+    count = len(next(samples)["id"]) if size and late else 1 if late and next(samples) else 0
+    refuse(number, number + width)
+    try:
+        for sample in samples:
+            count += len(sample["id"]) if size else 1
+    except MemoryError:
+        ended = "MemoryError"
+    except SystemError:  # so the interpreter says it where it lost the MemoryError itself
+        ended = "MemoryError"
+    except SourceError as error:
+        ended = f"SourceError: {error}"
+    finally:
+        refuse(-1, -1)
+    client = dataset._running if size else dataset
+    stats = client.stats() if client is not None else None
+    return [ended, count, stats]
+
+
+if how == "python":
+    import _testcapi
+for _ in DatagoBatchDataset(config, size) if size else DatagoClient(config):
+    pass  # everything is imported
+ends = Counter()
+for number in range(first, behind):
+    out, into = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(LIMIT)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what threads say of their end
+        try:
+            end = one_pass(number)
+        except BaseException:
+            end = [traceback.format_exc(), 0, None]
+        os.write(into, json.dumps(end).encode())
+        os._exit(0)
+    os.close(into)
+    with open(out, "rb") as file:
+        said = file.read()
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, f"allocation {number}: signal {os.WTERMSIG(status)}, exit code {status >> 8}"
+    ended, count, stats = json.loads(said)
+    ends[ended.partition(":")[0]] += 1
+    if stats is not None:
+        assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] + stats["in_flight"], (number, ended, stats)
+        assert sum(stats["failures"].values()) == stats["failed"], (number, ended, count, stats)
+        assert set(stats["failures"]) <= {"no_memory"}, (number, stats)
+    if ended == "end":
+        assert count == stats["delivered"] == 12 - stats["failed"], (number, count, stats)
+    elif ended != "MemoryError":
+        assert ended.startswith("SourceError") and ("no_memory" in ended or "no thread could be started" in ended), f"{number}: {ended}"
+print(json.dumps(ends))
