@@ -109,7 +109,13 @@ def test_bodies_are_not_kept(server):
     head = b"POST /api/images/ HTTP/1.1\r\nHost: x\r\nAuthorization: Token " + TOKEN.encode() + b"\r\n"
     small = talk(server.api_url, head, b"Content-Length: 1000\r\n\r\n" + b"x" * 1000 + GET + b"\r\n")
     assert small.startswith(b"HTTP/1.1 403 ") and b"HTTP/1.1 200 OK" in small
-    for framing, piece in ((b"Content-Length: 999999999999\r\n\r\n", b"x" * MB), (b"Transfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + b"x" * MB + b"\r\n")):
+    for framing, piece in (
+        (b"Content-Length: 999999999999\r\n\r\n", b"x" * MB),
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + b"x" * MB + b"\r\n"),
+        (b"Transfer-Encoding: chunked\r\n\r\n1;x=", b"x" * MB),
+        (b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"x" * MB),
+        (b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 2**17),
+    ):
         for url in sites(server):
             with connect(url) as peer:
                 try:
