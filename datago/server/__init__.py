@@ -21,9 +21,9 @@ import sys
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from datago.server import limits
 from datago.server.api import Api
 from datago.server.index import VERSION, describe
-from datago.server.limits import IDLE, Limited, connections
 from datago.server.media import Media, Signer
 from datago.server.secret import kept_secret
 from datago.server.store import Store
@@ -36,7 +36,7 @@ GRACE = 2  # seconds that answers under way get at the end
 def serve(options):
     """Indexes, serves, and returns the exit status once a signal has come. `options`: see `datago.cli.serve`."""
     os.umask(0o077)  # the index has a secret in it, and so have the files that SQLite puts beside it
-    Limited.most = connections()
+    limits.Limited.most = limits.connections()
     root = os.path.abspath(options.folder)
     token = options.token or secrets.token_hex(20)
     try:
@@ -142,8 +142,8 @@ class _Server(uvicorn.Server):
 async def _run(sites, ready):
     """Serves each (application, socket) until SIGTERM or SIGINT."""
     config = functools.partial(
-        uvicorn.Config, http=Limited, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
-        access_log=False, log_level="error", timeout_keep_alive=IDLE, timeout_graceful_shutdown=GRACE, backlog=BACKLOG,
+        uvicorn.Config, http=limits.Limited, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
+        access_log=False, log_level="error", timeout_keep_alive=limits.IDLE, timeout_graceful_shutdown=GRACE, backlog=BACKLOG,
     )  # fmt: skip
     servers = [_Server(config(app)) for app, _ in sites]
 

@@ -42,9 +42,9 @@ class Limited(HttpToolsProtocol):
     def connection_made(self, transport):
         super().connection_made(transport)
         self._status, self._refused, self._watch = 400, False, None
-        self._in_head, self._unfinished, self._size, self._headers, self._body = False, 0, 0, 0, 0
+        self._begun, self._in_head, self._unfinished, self._size, self._headers, self._body = 0, False, 0, 0, 0, 0
         self._waiting = self._moved = self.loop.time()  # since when for the end of a request, and for the peer to take something
-        self._buffered = 0
+        self._buffered, self._cycles = 0, []
         if len(self.connections) > self.most:
             self._status = 503
             self.send_400_response("Too many connections.")
@@ -53,6 +53,9 @@ class Limited(HttpToolsProtocol):
 
     def connection_lost(self, exc):
         self._watch.cancel()
+        for cycle in self._cycles:  # uvicorn knows the last request alone, and lets the answer to one before it go on
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def _look(self):
@@ -79,16 +82,17 @@ class Limited(HttpToolsProtocol):
             return
         if self._waiting is None:
             self._waiting = self.loop.time()
-        in_head = self._in_head
+        begun = self._begun
         super().data_received(data)
-        if in_head and self._in_head:
+        if begun == self._begun and self._waiting is not None and not self._refused:  # a part of one request, perhaps of one header
             self._unfinished += len(data)
-            if self._unfinished > LINE + HEAD and not self._refused:
-                self._status = 431
-                self.send_400_response("The head of the request is too large.")
+            if self._unfinished > LINE + HEAD + (0 if self._in_head else BODY):
+                self._status = 431 if self._in_head else 413
+                self.send_400_response("The request is too large.")
 
     def on_message_begin(self):
         super().on_message_begin()
+        self._begun += 1
         self._in_head, self._unfinished, self._size, self._headers, self._body = True, 0, 0, 0, 0
         self._waiting = self._waiting or self.loop.time()
         self._check(len(self.pipeline) < AHEAD, 429, "requests that wait for an answer")
@@ -106,6 +110,7 @@ class Limited(HttpToolsProtocol):
     def on_headers_complete(self):
         self._in_head = False
         super().on_headers_complete()
+        self._cycles = [*(cycle for cycle in self._cycles if not cycle.response_complete), self.cycle]
 
     def on_body(self, body):
         self._body += len(body)

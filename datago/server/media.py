@@ -1,8 +1,8 @@
 """The bytes of images, masks and latents: a server of signed urls, on a port of its own.
 
-A url is `/PATH?…&Expires=SECONDS&Signature=HEX`, where a member of a shard has `name=…&offset=…&size=…` in front of that. What stands
-before `Expires` is a reference that the index lists, to the letter: it is looked up, never taken for a path. Errors have an XML body,
-as those of the object stores have.
+A url is `/PATH?…&Expires=SECONDS&Signature=HEX`, where a member of a shard has `name=…&offset=…&size=…` in front of that. What
+stands before `Expires` is a reference that the index lists, to the letter: it is looked up, never taken for a path. Errors have an
+XML body, as those of the object stores have.
 """
 
 import asyncio
