@@ -423,6 +423,7 @@ int main(int count, char **arguments)
     dg_heap_free(heap);
     if (count > 1 || DONE() != 0)
         return DONE();
+    fflush(stdout);
     setenv("DATAGO_SIMD", plain ? "" : "generic", 1);
     execl(arguments[0], arguments[0], "again", (char *)NULL);
     return 1;
