@@ -4,7 +4,7 @@
 It runs without the GIL and touches no Python object.
 """
 from libc.errno cimport errno
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
@@ -401,7 +401,7 @@ cdef void resume_paused(Engine *engine) noexcept nogil:
 
 
 cdef void give_up_silent(Engine *engine) noexcept nogil:
-    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them. Those that are paused are not to blame."""
+    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
     cdef double now = dg_now(), length = RATE_SPANS * engine.timeout
     cdef bint crowded = engine.paused and not reader_is_behind(engine)
     cdef Slot *slot

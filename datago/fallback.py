@@ -23,7 +23,8 @@ class _Opened:
     """A picture of which Pillow has read the header."""
 
     def __init__(self, name, data):
-        self.name, self.data, self.orientation, self.inverted = name, data, None, False
+        self.name, self.orientation, self.inverted = name, None, False
+        self.has_alpha = name == "TGA" and variants.tga_has_alpha(data)
         if name == "TIFF":
             _silence_libtiff()
             source, self.orientation, self.inverted = tiff.prepare(data)
@@ -160,7 +161,7 @@ def _samples(opened, box):
     if mode in ("I", "F"):
         raise Unsupported(f"pixels are {'floating point' if mode == 'F' else 'whole'} numbers of no known range")
     if name == "TGA":
-        alpha = variants.tga_has_alpha(opened.data)
+        alpha = opened.has_alpha
     elif mode == "P":
         alpha = alpha or (image.palette is not None and image.palette.mode == "RGBA")
     else:

@@ -72,10 +72,12 @@ class OwnLock:
 
 class _Thread(threading.Thread):
     """Where memory is short Python's own may die before it comes to `run`, and its `start` waits for ever then. This one says whether it
-    came there, and from there on calls nothing that takes memory before `run` has begun."""
+    came there, and from there on calls nothing that takes memory before `run` has begun. And it is not in the weak set of `threading`,
+    whose callback would run where the last reference to it is dropped: the KeyboardInterrupt of a signal handler would be lost there."""
 
     def __init__(self, run, name, arguments):
         super().__init__(name=name, daemon=True)
+        getattr(threading, "_dangling", set()).discard(self)
         self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
 
     def run(self):

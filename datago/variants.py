@@ -145,7 +145,7 @@ def jpeg2000_opened(image, data, _):
 def ico(data):
     """Pillow goes by the depth and size that the list of pictures states, not the picture itself: so these are put right. A picture
     of 32 bits without any alpha is shown through its mask, as Windows does."""
-    data = bytearray(data)
+    data, length = bytearray(data), len(data)
     (count,) = struct.unpack_from("<H", data, 4)
     for entry in range(6, 6 + 16 * count, 16):
         (at,) = struct.unpack_from("<I", data, entry + 12)
@@ -156,10 +156,17 @@ def ico(data):
             begin = at + header + 4 * ((colours or 1 << bits) if bits <= 8 else 0)
             end = begin + (width * bits + 31) // 32 * 4 * (height // 2)
             mask = (width + 31) // 32 * 4 * (height // 2)
-            if bits == 32 and not any(data[begin + 3 : end : 4]) and end + mask <= len(data):
-                bits = 24
-            if end + (0 if bits == 32 else mask) > len(data):
+            (stated,) = struct.unpack_from("<I", data, entry + 8)
+            stop, masked = at + stated, bits != 32 or not any(data[begin + 3 : end : 4])
+            if end > length or (masked and end + mask > length and stop > length):
                 raise Truncated("its pixels lie beyond the end of the file")
+            if masked and (end <= stop < end + mask or end + mask > length):
+                # Pillow writes masks without padding, of zeros alone: an opaque picture.
+                _refuse(any(data[end:stop]), "a mask that is too short")
+                end = len(data)
+                data += bytes(mask)
+            if masked and bits == 32:
+                bits = 24
             struct.pack_into("<H", data, entry + 6, bits)
             struct.pack_into("<I", data, entry + 8, end + mask - at)
     return bytes(data)

@@ -1,8 +1,6 @@
 """Which version of datago this is, and of what it works with: the first line of a bug report."""
 
 import functools
-import platform
-from importlib.metadata import PackageNotFoundError, version
 
 
 @functools.cache
@@ -13,12 +11,16 @@ def own() -> str:
 
 def line() -> str:
     """One line, without a newline."""
+    import platform
+
     others = {name: _of(name) for name in ("numpy", "pillow", "torch")}
     packages = ", ".join(f"{name} {found}" for name, found in others.items() if found)
     return f"datago {own()} ({platform.python_implementation()} {platform.python_version()}, {platform.platform()}; {packages})"
 
 
 def _of(package):
+    from importlib.metadata import PackageNotFoundError, version  # it loads the package email
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -50,5 +50,5 @@ uint64_t dg_pillow_cost(int width, int height, size_t size, const dg_process_opt
     uint64_t pixels = (uint64_t)width * height, out = result_pixels(options, width, height);
     if (pixels > options->decode.max_pixels)
         return 1;
-    return size + pixels * DG_PILLOW_PIXEL + (out != pixels ? 2 * out * PIXEL : 0);
+    return 2 * size + pixels * DG_PILLOW_PIXEL + (out != pixels ? 2 * out * PIXEL : 0);
 }

@@ -163,6 +163,9 @@ main(["check", root])
 main(["check", closed])
 main(["check", os.path.join(root, "*.tar")])
 main(["check", os.path.join(closed, "*", "*.tar")])
+main(["check", os.path.join(closed, "**", "*.tar")])
+main(["check", os.path.join(root, "sub", "*.tar")])
+main(["check", os.path.join(root, "sub")])
 """
 
 
@@ -188,7 +191,10 @@ def test_a_folder_that_may_not_be_read_is_not_called_empty(tmp_path):
         assert f"; 2 folders cannot be listed, the first: {above}/one: folder cannot be listed: Permission denied; passed over: 1 (hidden)" in line
     said = [line for line in done.stderr.splitlines() if line.startswith("check:")]
     assert said[0] == f"check: root_path: Permission denied: {str(tmp_path / 'root')!r}" and said[1] == f"check: {lines[3].partition(' ')[2]}"
-    assert said[2:] == [f"check: url: Permission denied: {str(folder)!r}" for folder in (tmp_path / "root", above / "one")]
+    assert said[2] == f"check: url: Permission denied: {str(tmp_path / 'root')!r}"
+    assert {*said[3:5]} <= {f"check: url: Permission denied: {str(above / name)!r}" for name in ("one", "two")}
+    sub = f"Permission denied: {str(tmp_path / 'root' / 'sub')!r}"
+    assert said[5:] == [f"check: url: {sub}", f"check: {sub}"]
 
 
 def test_every_reason_why_a_root_cannot_be_read_is_told(tmp_path):

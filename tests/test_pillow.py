@@ -223,9 +223,19 @@ def test_icons_whatever_their_list_says(tmp_path, stated, size):
     assert one(tmp_path, unused).to_numpy_array()[..., 3].tolist() == [[255] * 4, [0, 255, 0, 255]]
 
 
+@pytest.mark.parametrize("sizes", [[(16, 16)], [(16, 16), (32, 32)]])
+@pytest.mark.parametrize("mode", ["RGB", "P", "1"])
+def test_icons_that_pillow_wrote(tmp_path, mode, sizes):
+    """Their masks are shorter than they should be, so that Pillow itself takes pixels, or the next picture, for a part of them."""
+    picture = Image.fromarray(photo(32, 32)).convert(mode)
+    array = one(tmp_path, written(picture, "ICO", sizes=sizes, bitmap_format="bmp")).to_numpy_array()
+    assert (array[..., 3] == 255).all()
+    if len(sizes) == 2:
+        assert numpy.array_equal(array[..., :3], numpy.asarray(picture.convert("RGB")))
+
+
 def gif(left, top, control=b""):
     """A canvas of 4 x 3 with a first frame of 2 x 1 pixels of colours 1 and 0: clear code, two pixels, end code."""
-    frame = b"," + struct.pack("<4HB", left, top, 2, 1, 0) + b"\x02\x02\x0c\x0a\0"
     codes = 4 | 1 << 3 | 0 << 6 | 5 << 9
     frame = b"," + struct.pack("<4HB", left, top, 2, 1, 0) + b"\x02\x02" + struct.pack("<H", codes) + b"\0"
     return b"GIF89a" + struct.pack("<2H3B", 4, 3, 0x80, 0, 0) + bytes([200, 0, 0, 0, 0, 200]) + control + frame + b";"

@@ -50,12 +50,13 @@ class Url(NamedTuple):
             raise SourceValueError(f"not an http url: {bare(text)}")
         try:
             host = found[3].strip("[]").lower().encode("idna").decode()
+            host.encode("idna")  # there are letters that become dots
             rest = (found[5] or "/").encode("utf-8", "surrogateescape")
             (found[2] or "").encode("utf-8", "surrogateescape")
         except UnicodeError:  # the name, or half of a surrogate pair
             raise SourceValueError(f"not a host name, or not text: {bare(text)}") from None
         # What the rules of international names make of a letter may be a delimiter.
-        if not re.fullmatch(r"[!-~]+", host) or ":" not in found[3] and re.search(r"[/?#\\@:\[\]]", host):
+        if not re.fullmatch(r"[!-~]{1,253}", host) or ":" not in found[3] and re.search(r"[/?#\\@:\[\]]", host):
             raise SourceValueError(f"not a host name: {bare(text)}")
         # Only what cannot stand in a request line is escaped: blanks, control characters, bytes beyond ASCII.
         target = re.sub(rb"[^!-~]", lambda byte: b"%%%02X" % byte[0][0], rest).decode()

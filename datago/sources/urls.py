@@ -113,10 +113,12 @@ def _check_listable(pattern):
     if not glob.has_magic(name) and os.path.basename(parent) != "**":
         return
     for folder in glob.iglob(parent, recursive=True) if glob.has_magic(parent) else [parent or "."]:
-        if os.path.isdir(folder) and os.fsencode(os.path.basename(folder)) not in LITTER:
-            try:
-                os.scandir(folder).close()
-            except OSError as error:
+        try:
+            os.scandir(folder).close()
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # nothing can match there
+        except OSError as error:
+            if os.fsencode(os.path.basename(folder)) not in LITTER:
                 raise source_os_error(error, "url", folder) from None
 
 

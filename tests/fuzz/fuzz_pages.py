@@ -3,8 +3,8 @@
 
 A database client reads from a real server on loopback, whose answers are hurt: heads, bodies and their codings, redirects, `next`, records.
 All records end as samples, counted failures or skipped ones, or the stream ends with a SourceError; nothing else, within ten seconds, and
-neither the key nor a signature is in what is said. The corpus is in corpus_pages: one page for each answer met so far. --keep adds those that
-give a new one. A failure tells its number N: --seed S --first N --count 1 repeats it.
+neither the key nor a signature is in what is said. The corpus is in corpus_pages: pages to begin with. --keep adds those that came to be on the
+way to a new answer. A failure tells its number N: --seed S --first N --count 1 repeats it.
 """
 
 import copy
@@ -174,6 +174,9 @@ def main():
     db.ANSWER = 1 << 20
     corpus = [json.loads(path.read_text()) for path in sorted(CORPUS.glob("*.json"))]
     server, known = Server(), set()
+    for page in corpus:
+        server.pages, server.at = [answer(text_of(page))], 0
+        known.add(outcome(server))
 
     def one(rng):
         pages = copy.deepcopy([rng.choice(corpus) for _ in range(rng.choice((1, 1, 2, 3)))])
@@ -189,7 +192,8 @@ def main():
             print(f"{pages!r:.2000}")
             raise
         if said not in known and options.keep and len(text_of(pages[0])) < 5000:
-            (CORPUS / f"{len(known):03d}.json").write_text(json.dumps(pages[0]))
+            (CORPUS / f"{len(corpus):03d}.json").write_bytes(text_of(pages[0]))
+            corpus.append(pages[0])
         known.add(said)
 
     try:
