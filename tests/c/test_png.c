@@ -421,7 +421,7 @@ int main(int count, char **arguments)
     dg_png_free(png);
     dg_png_free(NULL);
     dg_heap_free(heap);
-    if (count > 1 || DONE() != 0)
+    if (count > 1)
         return DONE();
     setenv("DATAGO_SIMD", plain ? "" : "generic", 1);
     execl(arguments[0], arguments[0], "again", (char *)NULL);
