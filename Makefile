@@ -15,7 +15,7 @@ test: build
 lint: build
 	$(PIP) --group lint
 	.venv/bin/ruff check .
-	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/cython-lint datago/*.pyx datago/*.pxd
+	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/cython-lint $$(git ls-files '*.pyx' '*.pxd')
 	.venv/bin/clang-format --dry-run -Werror src_c/*.c src_c/*.h
 	.venv/bin/mypy
 
@@ -52,4 +52,5 @@ fuzz: build
 	tools/fuzz.sh $(SECONDS)
 
 clean:
-	rm -rf .venv .demo .deps build dist *.egg-info datago/*.c datago/*.so tests/c/build
+	rm -rf .venv .demo .deps build dist *.egg-info tests/c/build
+	find datago -name '*.so' -delete -o -name '*.c' -delete

@@ -23,8 +23,8 @@ LIBRARIES = {
 }
 # module: those of LIBRARIES that it is linked to
 NEEDS = {
-    "datago._pool": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
-    "datago._transfers": ["libcurl"],
+    "datago.engine._pool": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
+    "datago.net._transfers": ["libcurl"],
 }
 
 # One wheel for CPython 3.11 and later, as far as they have the GIL.
@@ -104,9 +104,9 @@ def sources(*patterns):
 
 def module(name, sources=()):
     return Extension(
-        f"datago.{name}", [f"datago/{name}.pyx", *sources], include_dirs=["src_c"],
+        f"datago.{name}", [f"datago/{name.replace('.', '/')}.pyx", *sources], include_dirs=["src_c"],
         define_macros=[("_GNU_SOURCE", None), *(ABI3_MACROS.items() if ABI3 else ())], py_limited_api=ABI3,
-        depends=glob.glob("src_c/*.h") + glob.glob("datago/*.pxd"),
+        depends=glob.glob("src_c/*.h") + glob.glob("datago/**/*.pxd", recursive=True),
     )
 
 
@@ -114,18 +114,18 @@ setup(
     cmdclass={"build_ext": Build},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
-        module("_folder"),
-        module("_budget"),
-        module("_progress"),
-        module("_ring"),
-        module("_batch", sources("status", "image", "color", "color_*", "place*")),
-        module("_buckets", sources("status", "buckets")),
-        module("_tar"),
-        module("_tar_walk"),
-        module("_fetch"),
-        module("_room"),
-        module("_transfers"),
-        module("_sample", sources("status", "image", "color", "color_*")),
-        module("_pool", sources("*")),
+        module("sources._folder"),
+        module("engine._budget"),
+        module("engine._progress"),
+        module("engine._ring"),
+        module("engine._batch", sources("status", "image", "color", "color_*", "place*")),
+        module("engine._buckets", sources("status", "buckets")),
+        module("sources.webdataset._tar"),
+        module("sources.webdataset._tar_walk"),
+        module("net._fetch"),
+        module("net._room"),
+        module("net._transfers"),
+        module("engine._sample", sources("status", "image", "color", "color_*")),
+        module("engine._pool", sources("*")),
     ],
 )

@@ -18,7 +18,7 @@ import time
 import urllib.request
 
 from datago import DatagoClient
-from datago._fetch import Fetcher
+from datago.net._fetch import Fetcher
 
 
 def cpu():

@@ -15,8 +15,9 @@ import statistics
 import tempfile
 import time
 
-from datago import DatagoClient, plan
-from datago.sources.tree import BATCH, Listing, Tree
+from datago import DatagoClient
+from datago.order import plan
+from datago.sources.file.tree import BATCH, Listing, Tree
 
 
 def stream(folder, limit, rank=None, **top):

@@ -20,7 +20,7 @@ import numpy
 from PIL import Image, ImageOps
 
 from datago import DatagoClient
-from datago.sources import files
+from datago.sources.file import source as files
 
 
 def fetch(folder):

@@ -3,7 +3,7 @@
 
 import argparse
 
-from datago._ring import spin
+from datago.engine._ring import spin
 
 
 def main():

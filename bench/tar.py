@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 import time
 
-from datago._tar import TarReader
+from datago.sources.webdataset._tar import TarReader
 
 
 def shard(format, size, count):

@@ -11,12 +11,12 @@ wrong config, which is a ValueError.
 
 from typing import TYPE_CHECKING, Any
 
-from datago._buckets import aspect_buckets
-from datago._sample import Failure, ImagePayload, LatentPayload, Sample
 from datago.client import DatagoClient
+from datago.engine._buckets import aspect_buckets
+from datago.engine._sample import Failure, ImagePayload, LatentPayload, Sample
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
-from datago.passes import live_cleanup_threads
+from datago.run import live_cleanup_threads
 
 __version__: str  # of the installed package; looked up when it is asked for
 

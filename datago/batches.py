@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy
 
-from datago._buckets import aspect_buckets
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
+from datago.engine._buckets import aspect_buckets
 from datago.errors import SourceValueError
 from datago.labels import of_attribute, of_folder
-from datago.sources.tree import Tree
+from datago.sources.file.tree import Tree
 
 LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value

@@ -8,13 +8,16 @@ from numbers import Real
 from types import SimpleNamespace
 from typing import Any, Self
 
-from datago import accounts, metrics, ranks, resume
 from datago import config as configuration
-from datago._progress import Progress
-from datago._sample import Failure, Sample, SampleBatch
+from datago import metrics
+from datago.checkpoint import resume
+from datago.engine._progress import Progress
+from datago.engine._sample import Failure, Sample, SampleBatch
 from datago.errors import sample_error
-from datago.passes import STOP_GRACE, Pass
+from datago.order import ranks
+from datago.run import STOP_GRACE, Pass
 from datago.sources import open_source
+from datago.stats import no_counts, summary
 from datago.threads import OwnLock
 
 
@@ -301,7 +304,7 @@ class DatagoClient:
         """
         self._check_process()
         running = self._pass
-        return running.stats() if running is not None else accounts.stats(accounts.nothing(), {}, {}, [])
+        return running.stats() if running is not None else summary(no_counts(), {}, {}, [])
 
     def metrics(self, **labels: str) -> str:
         """`stats()` as OpenMetrics text, for Prometheus and its kin: families datago_…, with `labels` on every sample.

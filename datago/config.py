@@ -6,8 +6,7 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 import json
 from types import SimpleNamespace
 
-from datago import filters, hints
-from datago._buckets import aspect_buckets
+from datago import hints
 from datago.checks import (
     BOOL,
     COLOUR,
@@ -29,7 +28,9 @@ from datago.checks import (
     is_range,
     number,
 )
-from datago.hidden import hidden, shown
+from datago.engine._buckets import aspect_buckets
+from datago.redaction import hidden, shown
+from datago.sources.db import filters
 
 REQUIRED = object()
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from datago import plan, states
+from datago.checkpoint.state import checked
 from datago.client import DatagoClient
+from datago.order import plan
 
 try:
     import torch
@@ -137,7 +138,7 @@ class DatagoIterDataset(IterableDataset):
 
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
         """
-        found = states.checked(state, self._client.config)
+        found = checked(state, self._client.config)
         self.set_epoch(found[0]["epoch"])
         self._states = found
 

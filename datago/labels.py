@@ -7,7 +7,7 @@ import re
 from functools import partial
 from operator import index
 
-from datago._sample import Failure
+from datago.engine._sample import Failure
 
 INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
 

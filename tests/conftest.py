@@ -14,14 +14,20 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
-from datago import DatagoClient, SampleError, resume
+from datago import DatagoClient, SampleError
 from datago import config as configuration
-from datago._progress import Progress
+from datago.checkpoint import resume
+from datago.engine._progress import Progress
 from datago.sources import open_source
 
 settings.register_profile("datago", deadline=None)  # a busy machine is no failure
 settings.load_profile("datago")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs in the background, children and all
+
+# image_configs
+LARGE = {"crop_and_resize": True, "default_image_size": 1024, "downsampling_ratio": 32, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
+SMALL = {**LARGE, "default_image_size": 224, "downsampling_ratio": 16}
+TINY = {**LARGE, "default_image_size": 64, "downsampling_ratio": 16}
 
 tables = {}  # title -> lines that a test wants seen at the end of the run
 
@@ -45,6 +51,12 @@ def jpeg(width=64, height=48, seed=0, mode="RGB", **options):
     """JPEG bytes of a `photo`."""
     out = io.BytesIO()
     Image.fromarray(photo(width, height, seed)).convert(mode).save(out, "JPEG", **{"quality": 90, **options})
+    return out.getvalue()
+
+
+def saved(array, kind="PNG"):
+    out = io.BytesIO()
+    Image.fromarray(array).save(out, kind)
     return out.getvalue()
 
 

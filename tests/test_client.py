@@ -121,8 +121,8 @@ def test_nothing_but_failures_is_an_error(tmp_path):
 def test_timeout_is_neither_end_nor_error(tmp_path):
     """A fifo in the tree's place cannot stall us, so a source that stalls is made: the real pool, fed by nobody."""
     from datago import config as parsing
-    from datago._pool import Pool
-    from datago._progress import Progress
+    from datago.engine._pool import Pool
+    from datago.engine._progress import Progress
 
     pool = Pool(1, 4, 4, 100, 2**30, 0, parsing.parse(config(tmp_path)).image_config, Progress(), False)
     begin = time.monotonic()
@@ -148,7 +148,7 @@ def test_timeouts_at_the_ends(folder, monkeypatch):
     with DatagoClient(config(folder, limit=1)) as client:
         assert client.get_sample(timeout=float("inf")) is not None and client.get_sample(timeout=1e308) is None
     stopped = threading.Event()
-    monkeypatch.setattr("datago.sources.files.FileSource.batches", lambda self: iter(stopped.wait, True))
+    monkeypatch.setattr("datago.sources.file.source.FileSource.batches", lambda self: iter(stopped.wait, True))
     with DatagoClient(config(folder)) as client:
         for timeout in (0, -1, -float("inf"), -1e308, numpy.int64(0)):
             with pytest.raises(TimeoutError):
@@ -169,7 +169,7 @@ def test_an_epoch_is_an_integer(folder, epoch):
 
 
 def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):
-    from datago.sources.files import FileSource
+    from datago.sources.file.source import FileSource
 
     def dying(self):
         yield [(os.fsencode(folder / "d0" / name), -1) for name in ("000.jpg", "003.jpg")]
@@ -213,7 +213,7 @@ def test_stop_while_big_pictures_are_decoded(tmp_path):
 
 
 def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
-    from datago.sources.files import FileSource
+    from datago.sources.file.source import FileSource
 
     gate, inside = threading.Event(), threading.Event()
 
@@ -240,7 +240,7 @@ def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
 
 
 def test_other_threads_run_while_one_waits(tmp_path, monkeypatch):
-    from datago.sources.files import FileSource
+    from datago.sources.file.source import FileSource
 
     monkeypatch.setattr(FileSource, "batches", lambda self: iter(lambda: time.sleep(0.01) or [], None))
     (tmp_path / "a.jpg").write_bytes(jpeg())

@@ -5,15 +5,33 @@ import re
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "datago"
+WINGS = sorted(path.name for path in (PACKAGE / "sources").iterdir() if (path / "__init__.py").exists())
+SUFFIXES = (".py", ".pyx", ".pxd")
+
+
+def modules(*rooms):
+    """The files of these rooms (folders below datago/), or of all of them."""
+    folders = [PACKAGE / room for room in rooms] or [PACKAGE]
+    return [path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES]
 
 
 def imports(path):
     """The modules of datago that a file names in import and cimport lines."""
     text = path.read_text()
     found = set(re.findall(r"^\s*(?:from|c?import)\s+(datago\.[\w.]+)", text, re.M))
-    for names in re.findall(r"^\s*from datago c?import ([\w, ]+)", text, re.M):
-        found |= {f"datago.{name.split()[0]}" for name in names.split(",")}
+    for package, names in re.findall(r"^\s*from (datago[\w.]*) c?import \(?([\w, ]+)", text, re.M):
+        found |= {f"{package}.{name.split()[0]}" for name in names.split(",") if name.strip()}
     return found
+
+
+def knows(path, *rooms):
+    """What a file imports of these rooms."""
+    return {name for name in imports(path) for room in rooms if f"{name}.".startswith(f"datago.{room}.")}
+
+
+def users(module):
+    """The files, below datago/, that import a module."""
+    return {str(path.relative_to(PACKAGE)) for path in modules() if knows(path, module)}
 
 
 def test_pixels_know_no_python():
@@ -25,32 +43,41 @@ def test_pixels_know_no_python():
 
 
 def test_who_knows_the_pixels():
-    users = {p.name for p in PACKAGE.glob("*.p[yx]*") if "_pixels" in " ".join(imports(p))}
-    assert users <= {"_batch.pyx", "_batch.pxd", "_buckets.pyx", "_pool.pyx", "_sample.pyx", "_sample.pxd"}
+    assert all(name.startswith("engine/") for name in users("engine._pixels"))
 
 
 def test_one_module_knows_the_network_library():
-    users = {p.name for p in PACKAGE.glob("*.p[yx]*") if "datago._curl" in imports(p)}
-    assert users == {"_transfers.pyx", "_transfers.pxd"}
-    assert {p.name for p in PACKAGE.rglob("*.py") if "datago._fetch" in imports(p)} <= {"api.py", "db.py", "pages.py"}
+    assert users("net._curl") == {"net/_transfers.pyx", "net/_transfers.pxd"}
 
 
 def test_only_a_pass_knows_the_pool_and_only_the_client_a_pass():
     # cli/stages.py times the pool alone
-    assert {p.name for p in PACKAGE.rglob("*.py") if "datago._pool" in imports(p)} == {"passes.py", "stages.py"}
-    assert {p.name for p in PACKAGE.rglob("*.py") if "datago.passes" in imports(p)} == {"client.py", "__init__.py"}
+    assert users("engine._pool") == {"run.py", "cli/stages.py"}
+    assert users("run") == {"client.py", "__init__.py"}
 
 
-def test_sources_know_neither_client_nor_pool_and_the_plan_knows_nobody():
-    for path in (PACKAGE / "sources").glob("*.py"):
-        assert not imports(path) & {"datago.client", "datago.passes", "datago._pool", "datago.dataset"}, path
-    assert not imports(PACKAGE / "plan.py")
+def test_sources_know_neither_client_nor_pool():
+    for path in modules("sources"):
+        assert not knows(path, "client", "run", "engine._pool", "dataset", "batches", "cli", "server"), path
+
+
+def test_wings_do_not_know_each_other():
+    for wing in WINGS:
+        for path in modules(f"sources/{wing}"):
+            assert not knows(path, *(f"sources.{other}" for other in WINGS if other != wing)), path
+
+
+def test_network_engine_and_order_know_no_source():
+    for path in modules("net", "engine"):
+        assert not knows(path, "sources", "client", "run", "config", "checkpoint"), path
+    for path in modules("order"):
+        assert not imports(path) - {"datago.order", "datago.order.plan"}, path
 
 
 def test_heavy_packages_are_imported_where_they_are_used():
-    for path in PACKAGE.rglob("*.py*"):
-        if path.suffix in (".py", ".pyx"):
-            heavy = "torch|PIL|requests" if path.name == "batches.py" else "torch|PIL|requests|numpy"  # `import datago` does not load that
-            assert not re.search(rf"^(import|from) ({heavy})\b", path.read_text(), re.M), path
-    # cli/others.py is a script: it times what else reads pictures
-    assert {p.name for p in PACKAGE.rglob("*.py") if re.search(r"import torch|from torch", p.read_text())} == {"dataset.py", "others.py"}
+    for path in modules():
+        heavy = "torch|PIL|requests" if path.name == "batches.py" else "torch|PIL|requests|numpy"  # `import datago` does not load that
+        assert not re.search(rf"^(import|from) ({heavy})\b", path.read_text(), re.M), path
+    # cli/competitors.py is a script: it times what else reads pictures
+    torch = {path.name for path in modules() if re.search(r"import torch|from torch", path.read_text())}
+    assert torch == {"dataset.py", "competitors.py"}

@@ -15,7 +15,7 @@ from datago import DatagoClient
 HEAD = "import atexit, gc, json, os, signal, sys, threading, time\nfrom datago import DatagoClient\nconfig = json.loads(sys.argv[1])\n"
 # A source that never ends and never gives anything: what a dead network file system looks like.
 STALL = """
-from datago.sources.files import FileSource
+from datago.sources.file.source import FileSource
 def stalled(self):
     while not self._stopped:
         time.sleep(0.01)

@@ -18,7 +18,7 @@ import pytest
 from conftest import config, jpeg
 
 from datago import DatagoBatchDataset, DatagoClient, DatagoIterDataset
-from datago._fetch import Fetcher
+from datago.net._fetch import Fetcher
 from datago.threads import Bell, Flag, OwnLock
 
 pytestmark = pytest.mark.timeout(150)
@@ -87,8 +87,8 @@ HEAD = """
 import gc, json, os, pickle, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on os.fork has a word to say about threads
 from datago import *
-from datago import fallback
-from datago.sources import http
+from datago.engine import fallback
+from datago.net import http
 config = json.loads(sys.argv[1])
 def in_a_child(call):
     child = os.fork()

@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 
 import numpy
 import pytest
-from conftest import jpeg
+from conftest import jpeg, saved
 from faulty import answer, cut, faulty
-from test_sample import saved
-from test_shards import tar
+from tars import tar
 
 import datago
 from datago import DatagoClient, DatagoIterDataset, SourceError

@@ -38,7 +38,7 @@ def tool(name, *arguments, **options):
 
 
 @pytest.fixture(scope="module")
-def wheel(sdist, tmp_path_factory):  # noqa: F811
+def wheel(sdist, tmp_path_factory):
     if sys.platform != "linux":
         pytest.skip("wheels are repaired by auditwheel, on Linux")
     tool("auditwheel", "--version")
@@ -139,7 +139,7 @@ for path in pictures:
         theirs["torchvision.io"] = image.permute(1, 2, 0).numpy().squeeze()
     for name, pixels in theirs.items():
         assert numpy.array_equal(ours[path], pixels), (name, path)
-import datago._transfers
+import datago.net._transfers
 print(*found)
 """
 

@@ -10,7 +10,7 @@ python=$here/.venv/bin/python
 copy=$here/build/sanitize-$kind
 mkdir -p "$copy"
 cd "$here"
-tar -cpf - --exclude='datago/*.so' --exclude=__pycache__ --exclude='tests/*/build' datago src_c tests bench setup.py pyproject.toml | tar -xpf - -C "$copy"
+tar -cpf - --exclude='*.so' --exclude=__pycache__ --exclude='tests/*/build' datago src_c tests bench setup.py pyproject.toml | tar -xpf - -C "$copy"
 cd "$copy"
 DATAGO_SANITIZE=$kind "$python" setup.py -q build_ext --inplace > build.log 2>&1 || { cat build.log; exit 1; }
 
@@ -20,8 +20,8 @@ if [ $# = 0 ]; then
     without="not descriptors and not memory_is_flat and not stays_small and not import_is_light and not one_cpu and not big_pictures"
     without="$without and not does_not_read and not goes_before_it_is_full"
     set -- -m pytest -p no:faulthandler -p no:cacheprovider --capture=sys -o timeout=180 -q -k "$without" \
-        tests/test_ring.py tests/test_client.py tests/test_memory_limit.py tests/test_webdataset.py
-    for more in tests/test_progress.py tests/test_resume.py tests/test_order.py; do
+        tests/engine/test_ring.py tests/test_client.py tests/engine/test_memory_limit.py tests/webdataset/test_webdataset.py
+    for more in tests/engine/test_progress.py tests/test_resume.py tests/order/test_order.py; do
         [ ! -e $more ] || set -- "$@" $more
     done
 fi

@@ -18,7 +18,7 @@ import json
 import subprocess
 import sys
 
-from datago.cli.given import load
+from datago.cli.inputs import load
 from datago.cli.progress import progress
 
 SUMMARY = "time a source, stage by stage, and name the bottleneck"
@@ -107,7 +107,7 @@ def _compare(package, parsed, threads, options):
         given["root"] = os.fspath(source.root_path)
     else:
         from datago.environment import attempts
-        from datago.sources.urls import shard_urls
+        from datago.sources.webdataset.urls import shard_urls
 
         given["suffix"] = source.reference_image_type
         given["shards"] = shard_urls(source.url, token=source.auth_token, timeout=source.timeout, attempts=attempts())

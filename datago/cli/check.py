@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from datago.cli.given import load
+from datago.cli.inputs import load
 from datago.cli.progress import progress
 from datago.errors import printable
 
@@ -28,7 +28,7 @@ def add_arguments(parser):
 
 
 def run(options):
-    from datago import ranks
+    from datago.order import ranks
 
     if options.ranks is not None and options.ranks < 0:
         raise ValueError(f"--ranks: got {options.ranks}, wanted at least 1")
@@ -92,7 +92,7 @@ def _of_folder(source):
 
 
 def _of_shards(source):
-    from datago.sources.addresses import redact
+    from datago.net.url import redact
 
     urls = source.url if isinstance(source.url, list | tuple) else [source.url]
     text = ", ".join(redact(os.fspath(url)) for url in urls[:3]) + (f" and {len(urls) - 3} more" if len(urls) > 3 else "")
@@ -101,8 +101,8 @@ def _of_shards(source):
 
 
 def _of_database(source):
-    from datago.filters import parameters
-    from datago.sources.addresses import redact
+    from datago.net.url import redact
+    from datago.sources.db.filters import parameters
 
     url = source.api_url or os.environ.get("DATAROOM_API_URL", "") or "(DATAROOM_API_URL is not set)"
     wanted = [f"{name}={value}" for name, value in parameters(source)]
@@ -149,9 +149,9 @@ def buckets(image):
 
 
 def _count_folder(config, shown, world_size, report):
-    from datago import plan
-    from datago._sample import Failure
-    from datago.sources.tree import Tree
+    from datago.engine._sample import Failure
+    from datago.order import plan
+    from datago.sources.file.tree import Tree
 
     root, skipped, images = os.fspath(config.source_config.root_path), {}, 0
     tree = Tree(os.fsencode(root), skipped)
@@ -169,9 +169,9 @@ def _count_folder(config, shown, world_size, report):
 def _count_shards(config, shown, world_size, report):
     from datago.cli.present import look
     from datago.environment import attempts
-    from datago.sources import urls
-    from datago.sources.part import Part
-    from datago.sources.shard_index import sample_counts
+    from datago.sources.webdataset import urls
+    from datago.sources.webdataset.index import sample_counts
+    from datago.sources.webdataset.partition import Part
 
     source = config.source_config
     options = {"token": source.auth_token, "timeout": source.timeout, "attempts": attempts(), "stop": None}
@@ -190,7 +190,7 @@ def _count_shards(config, shown, world_size, report):
 
 
 def _count_records(config, shown, world_size, report):
-    from datago.sources import db
+    from datago.sources.db import source as db
 
     def ask(rank, of):
         report("asking the database", 0)
@@ -207,7 +207,7 @@ _COUNTS = {"file": _count_folder, "webdataset": _count_shards, "db": _count_reco
 
 def _on_rank(config, rank, world_size):
     """What a source of that rank is made of."""
-    from datago import resume
+    from datago.checkpoint import resume
     from datago.sources import section
 
     config = copy.copy(config)

@@ -5,8 +5,8 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 from datago.errors import SourceError, SourceValueError, printable
-from datago.sources.addresses import scheme_of
-from datago.sources.remote import local_path, open_stream
+from datago.net.stream import local_path, open_stream
+from datago.net.url import scheme_of
 
 ASKED = 64  # urls at most, spread over all of them
 AT_ONCE = 8

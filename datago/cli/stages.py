@@ -16,12 +16,12 @@ import threading
 import time
 
 from datago import config as configuration
-from datago import resume
-from datago._pool import Pool
-from datago._progress import Progress
-from datago._sample import Entry, Failure
+from datago.checkpoint import resume
 from datago.cli import words
 from datago.cli.measure import Meter, stream
+from datago.engine._pool import Pool
+from datago.engine._progress import Progress
+from datago.engine._sample import Entry, Failure
 from datago.environment import worker_count
 from datago.sources import open_source, section
 from datago.threads import start_thread
@@ -50,15 +50,15 @@ def _list_files(parsed):
 
 def _list_shards(parsed):
     from datago.environment import attempts
-    from datago.sources.urls import shard_urls
+    from datago.sources.webdataset.urls import shard_urls
 
     config = parsed.source_config
     yield len(shard_urls(config.url, token=config.auth_token, timeout=config.timeout, attempts=attempts()))
 
 
 def _list_pages(parsed):
-    from datago.sources.db import open_api, parameters
-    from datago.sources.pages import Pages
+    from datago.sources.db.pages import Pages
+    from datago.sources.db.source import open_api, parameters
 
     config = section(parsed, _run(parsed), Progress())
     pages = Pages(open_api(config), config, parameters(config), 2 * config.page_timeout)

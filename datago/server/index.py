@@ -10,8 +10,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
-from datago._folder import IMAGES
 from datago.server.partition import partition_of
+from datago.sources.names import IMAGES
 
 VERSION = 2  # one more when records or tables change, so that all is made anew
 LATENTS = frozenset("npy npz bin dat raw pt pth safetensors pkl zst".split())

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from urllib.parse import quote, urlencode
 
-from datago._folder import IMAGES
 from datago.errors import printable
 from datago.server.places import open_place, place_of
+from datago.sources.names import IMAGES
 
 
 class Report:

@@ -24,7 +24,7 @@ from importlib import import_module
 from types import SimpleNamespace
 
 # source_type: module and class. Only the one that is used is imported: those of the network load much.
-SOURCES = {"db": ("db", "DbSource"), "file": ("files", "FileSource"), "webdataset": ("webdataset", "WebDatasetSource")}
+SOURCES = {"db": ("db.source", "DbSource"), "file": ("file.source", "FileSource"), "webdataset": ("webdataset.source", "WebDatasetSource")}
 
 
 def section(config, run, progress):

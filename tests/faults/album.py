@@ -3,12 +3,11 @@
 import contextlib
 import json
 
-from conftest import check_accounts, jpeg, photo
+from conftest import check_accounts, jpeg, photo, saved
 from faulty import answer, faulty
 from reading import LIMIT, drain
 from table import slowly
-from test_sample import saved
-from test_shards import tar
+from tars import tar
 
 from datago import DatagoClient
 

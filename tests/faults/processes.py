@@ -13,8 +13,8 @@ import time
 import album
 import numpy
 import pytest
+from conftest import saved
 from reading import LIMIT, pixels_hash
-from test_sample import saved
 
 HERE = pathlib.Path(__file__).parent
 ANY = album.NAMES

@@ -7,9 +7,8 @@ import socket
 import struct
 import time
 
-from conftest import jpeg, photo, png
+from conftest import jpeg, photo, png, saved
 from faulty import answer, cut, silent, slow
-from test_sample import saved
 
 JUNK = random.Random(7).randbytes(4000)
 PICTURE = jpeg(45, 30, seed=5)

@@ -16,8 +16,8 @@ import warnings
 import mutate
 
 from datago import DatagoClient, config
-from datago.hidden import ADDRESSES, SECRETS
-from datago.sources import urls
+from datago.redaction import ADDRESSES, SECRETS
+from datago.sources.webdataset import urls
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_config"
 NUMBERS = [0, 1, -1, 2, 32, 255, 256, 1024, 2**16, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**30, 0.5, 1e-300, 1e300, -0.0, 3.7]

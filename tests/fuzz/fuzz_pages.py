@@ -25,7 +25,8 @@ import mutate
 from faulty import Faulty, answer
 
 from datago import DatagoClient, SourceError
-from datago.sources import api, db
+from datago.sources.db import api
+from datago.sources.db import source as db
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_pages"
 KEY = "hunter2" * 4

@@ -29,9 +29,10 @@ from fuzz_config import mangled
 from fuzz_tar import damage
 
 from datago import DatagoClient
-from datago._fetch import Fetcher
 from datago.errors import DatagoError
-from datago.sources import http, remote
+from datago.net import http
+from datago.net import stream as remote
+from datago.net._fetch import Fetcher
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_responses"
 LARGEST = 2048  # bytes of a case that is kept, packed

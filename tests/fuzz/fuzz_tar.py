@@ -18,7 +18,7 @@ import zlib
 
 import mutate
 
-from datago._tar import TarError, TarReader
+from datago.sources.webdataset._tar import TarError, TarReader
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_tar"
 LARGEST = 16384  # bytes of an archive that is kept

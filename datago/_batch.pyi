@@ -1,1 +1,0 @@
-# datago._batch: what other compiled modules cimport; nothing for Python.

@@ -1,1 +1,0 @@
-# datago._budget: what other compiled modules cimport; nothing for Python.

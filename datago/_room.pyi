@@ -1,1 +1,0 @@
-# datago._room: what other compiled modules cimport; nothing for Python.

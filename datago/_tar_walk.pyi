@@ -1,1 +1,0 @@
-# datago._tar_walk: what other compiled modules cimport; nothing for Python.

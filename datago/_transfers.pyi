@@ -1,1 +1,0 @@
-# datago._transfers: what other compiled modules cimport; nothing for Python.

@@ -1,0 +1,120 @@
+"""Where a pass is in its epoch, as a dict that JSON can write; and from such dicts back to a pass that gives the rest."""
+
+import secrets
+from dataclasses import asdict, dataclass, replace
+
+from datago.checkpoint.state import VERSION, checked, selection
+from datago.checks import MOST
+from datago.order import plan, ranks
+
+
+@dataclass
+class Run:
+    """What decides which samples one pass gives, in which order.
+
+    Attributes:
+        seed: of the shuffled order; None: not drawn yet.
+        drawn: the seed is this stream's own, drawn at its start, so that streams cannot agree on one order.
+        rank, world_size, worker, workers: see plan.py.
+        delivered: good samples handed out before, in this epoch and with these ranks.
+        spent: what this stream's part of the limit has lost before that, with other ranks; negative where it gained.
+        resume: what Source.state gave; None: nothing was read.
+    """
+
+    epoch: int
+    seed: int | None
+    drawn: bool
+    shuffled: bool
+    uneven: str
+    rank: int
+    world_size: int
+    worker: int = 0
+    workers: int = 1
+    delivered: int = 0
+    spent: int = 0
+    resume: dict | None = None
+
+    @property
+    def stream(self):
+        return self.rank + self.world_size * self.worker
+
+    @property
+    def streams(self):
+        return self.world_size * self.workers
+
+    def draw(self):
+        """Called when the pass starts."""
+        if self.seed is None:
+            self.seed = secrets.randbits(64)
+
+    def of_source(self):
+        names = ("epoch", "seed", "drawn", "rank", "world_size", "stream", "streams", "resume")
+        return {name: getattr(self, name) for name in names}
+
+    def left(self, limit):
+        """How many more good samples the config's `limit` allows this stream."""
+        return min(MOST, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
+
+    def state(self, config, delivered, source, ended=False):
+        """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
+        values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered}
+        del values["resume"]
+        of_config = {"source_type": config.source_type, "selection": selection(config)}
+        return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
+
+
+def begin(config, epoch, worker=0, workers=1):
+    """A Run from the beginning of an epoch."""
+    source = config.source_config
+    rank, world_size = ranks.resolve(source.rank, source.world_size)
+    return Run(epoch, config.seed, config.seed is None, source.random_sampling, config.uneven, rank, world_size, worker, workers)
+
+
+def resume(states, config, worker=0, workers=1):
+    """The Run that gives what is left of an epoch.
+
+    Args:
+        states: a state dict, or a list of those of all streams: needed where the number of ranks or workers is another now.
+
+    Raises:
+        ValueError: not such a dict, or one that does not fit the config or this rank; the text says what does not.
+    """
+    states = checked(states, config)
+    now, first = begin(config, states[0]["epoch"], worker, workers), states[0]
+    if (first["world_size"], first["workers"]) == (now.world_size, now.workers):
+        own = [s for s in states if (s["rank"], s["worker"]) == (now.rank, now.worker)]
+        if not own:
+            raise ValueError(
+                f"state: it is that of rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
+                f"worker {now.worker}: every rank saves and loads its own, or all load the list of all"
+            )
+        own = own[0]
+        now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])
+        return now if own["seed"] is None else replace(now, seed=own["seed"], drawn=own["drawn"])
+    return _restriped(states, now, config)
+
+
+def _restriped(states, now, config):
+    """Another number of streams than before: what is left of all is dealt out anew."""
+    first = states[0]
+    before, streams = first["world_size"], first["world_size"] * first["workers"]
+    what = f"the state is of world_size {before} with {first['workers']} workers, this run has {now.world_size} with {now.workers}"
+    if config.source_type != "file":
+        raise ValueError(f"world_size: {what}: only the file source can be resumed with another number")
+    by_stream = {s["rank"] + before * s["worker"]: s for s in states}
+    if len(states) != streams or sorted(by_stream) != list(range(streams)):
+        raise ValueError(f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)})")
+    if first["shuffled"] and first["drawn"] and streams > 1:
+        raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
+    states = [by_stream[stream] for stream in range(streams)]
+    begun = [s["source"] for s in states if s["source"] is not None]
+    run = now if first["seed"] is None else replace(now, seed=first["seed"], drawn=first["drawn"] and not first["shuffled"])
+    if begun:
+        done = [s["source"]["done"] if s["source"] else [] for s in states]
+        phase = {"world_size": before, "uneven": first["uneven"], "done": done}
+        listing = max(source["listing"] for source in begun)
+        run.resume = {"done": [], "listing": listing, "phases": [*begun[0]["phases"], phase]}
+    if config.limit < MOST:
+        left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)
+        run.spent = plan.portion(config.limit, now.worker, now.workers) - plan.portion(left, now.stream, now.streams)
+    return run

@@ -1,0 +1,1 @@
+"""Threads, rings, decoding and batches: from work items to results, outside the GIL."""

@@ -1,0 +1,46 @@
+# Batches of one bucket: workers take a place in an open batch, write their picture there, and the last one sends it on.
+#
+# A Batch (see _sample.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
+# an Item without parts, its `carrier`, once every place that was taken is filled. Failures travel between batches.
+#
+# There are `most` batches at a time, from the first place that is taken to the hands of the reader. That is more than can be open, so
+# that a worker that waits for one waits for the reader alone: one of them is closed, and whoever has to write there waits for nobody.
+from libc.stdint cimport int64_t, uint64_t
+
+from datago.engine._budget cimport Budget
+from datago.engine._pixels cimport dg_heap, dg_placement
+from datago.engine._ring cimport Ring
+from datago.engine._sample cimport Batch, Item
+from datago._threads cimport pthread_cond_t, pthread_mutex_t
+
+cdef struct Batcher:
+    dg_heap *heap
+    Budget *budget       # of what waits for its place
+    Ring *ready
+    Ring *turns          # gives items out by number, where samples go into batches in order; else NULL
+    dg_placement placement
+    int size             # places in a batch
+    bint drop            # batches that do not get full are dropped, not handed out short
+    int64_t limit        # good samples wanted: after that many all is sent
+    int64_t most_waiting  # places taken in open batches, after which the fullest of them goes
+    int64_t most         # batches that there may be; 0: any number
+    pthread_mutex_t lock  # guards what follows; with it held nobody waits for the GIL, nor makes or frees anything of Python's
+    pthread_cond_t room  # a batch was handed out, or stop
+    bint stopped
+    int64_t count        # batches that were begun, and not yet handed out
+    Batch *open
+    Item *spent          # placed, and their Entries still hold the bytes that they were decoded from
+    int64_t good, waiting
+    uint64_t number      # of what goes into the ready ring next, where that is ordered
+
+cdef Batcher *batcher_new(dg_heap *heap, Budget *budget, Ring *ready, size_t window) noexcept nogil  # 0: in any order. NULL: no memory
+cdef void batcher_free(Batcher *batcher) noexcept                                    # with all that is still inside; holds the GIL
+# Lets go of the bytes that placed pictures were decoded from: in a batch they would wait with them. Called before any of its items is
+# freed; holds the GIL.
+cdef void batcher_release(Batcher *batcher) noexcept
+# These two without the GIL.
+cdef void batcher_stop(Batcher *batcher) noexcept nogil                              # wakes who waits for a turn or a batch
+cdef void batcher_leave(Batcher *batcher, Batch *batch) noexcept nogil               # it was handed out
+# Takes a processed item in. What the closed rings refused is put before `left` (linked by Item.next): the caller's again.
+cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil
+cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil                # sends every open batch; nobody may be adding

@@ -1,0 +1,276 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
+"""Batches of one bucket, filled by the workers outside the GIL (see _batch.pxd)."""
+from cpython.buffer cimport PyBuffer_Release
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from datago.engine._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
+from datago.engine._pixels cimport (
+    DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
+)
+from datago.engine._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
+from datago.engine._sample cimport Part, batch_free, entry_empty, item_free, item_give_up
+from datago._threads cimport (
+    dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_mutex_lock, pthread_mutex_unlock,
+)
+
+
+cdef Batcher *batcher_new(dg_heap *heap, Budget *budget, Ring *ready, size_t window) noexcept nogil:
+    cdef Batcher *batcher = <Batcher *>calloc(1, sizeof(Batcher))
+    if batcher == NULL:
+        return NULL
+    batcher.heap = heap
+    batcher.budget = budget
+    batcher.ready = ready
+    if window:
+        batcher.turns = ring_new(window)
+        if batcher.turns == NULL:
+            free(batcher)
+            return NULL
+    pthread_mutex_init(&batcher.lock, NULL)
+    dg_cond_init(&batcher.room)
+    return batcher
+
+
+cdef void batcher_free(Batcher *batcher) noexcept:
+    cdef Batch *batch
+    cdef void *item
+    if batcher == NULL:
+        return
+    batcher_release(batcher)
+    while batcher.open != NULL:
+        batch = batcher.open
+        batcher.open = batch.next
+        batch_free(batch)
+    if batcher.turns != NULL:
+        ring_close(batcher.turns)
+        while ring_pop(batcher.turns, &item, 0) == RING_OK:
+            item_free(<Item *>item)
+    ring_free(batcher.turns)
+    pthread_cond_destroy(&batcher.room)
+    pthread_mutex_destroy(&batcher.lock)
+    free(batcher)
+
+
+cdef void batcher_release(Batcher *batcher) noexcept:
+    # One thing after the other is moved out with the lock held, and let go of without it: where Python frees or makes something it may
+    # run any code, and that may come here again.
+    cdef Py_buffer data
+    cdef PyObject *entry = NULL
+    cdef Item *item
+    cdef bint more = batcher != NULL
+    while more:
+        entry = NULL
+        memset(&data, 0, sizeof(data))
+        pthread_mutex_lock(&batcher.lock)
+        item = batcher.spent
+        more = item != NULL
+        if more and not item_give_up(item, &data):
+            batcher.spent = item.next
+            entry = <PyObject *>item.entry
+            Py_INCREF(<object>entry)
+        pthread_mutex_unlock(&batcher.lock)
+        PyBuffer_Release(&data)
+        if entry != NULL:
+            entry_empty(<object>entry)
+            Py_DECREF(<object>entry)
+
+
+cdef void batcher_stop(Batcher *batcher) noexcept nogil:
+    if batcher == NULL:
+        return
+    if batcher.turns != NULL:
+        ring_close(batcher.turns)
+    pthread_mutex_lock(&batcher.lock)
+    batcher.stopped = True
+    pthread_cond_broadcast(&batcher.room)
+    pthread_mutex_unlock(&batcher.lock)
+
+
+cdef void batcher_leave(Batcher *batcher, Batch *batch) noexcept nogil:
+    pthread_mutex_lock(&batcher.lock)
+    batcher.count -= 1
+    pthread_cond_broadcast(&batcher.room)
+    pthread_mutex_unlock(&batcher.lock)
+    budget_add_batch(batcher.budget, -<int64_t>(batcher.size * batch.stride))
+
+
+# What goes out is gathered first, by number, and sent when the picture at hand is written: a worker that waits for room in the ready
+# ring holds nothing that somebody before it needs.
+
+cdef void put(Item **out, Item *item) noexcept nogil:
+    while out[0] != NULL and out[0].number < item.number:
+        out = &out[0].next
+    item.next = out[0]
+    out[0] = item
+
+
+# ---- with the lock held ---------------------------------------------------------------------------------------------
+
+cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
+    """An open batch with a place for every picture, its memory not cleared; NULL when memory is short."""
+    cdef Batch *batch = <Batch *>calloc(1, sizeof(Batch) + batcher.size * sizeof(Item *))
+    if batch == NULL:
+        return NULL
+    batch.carrier = <Item *>calloc(1, sizeof(Item))
+    batch.stride = dg_placement_size(&batcher.placement, width, height)
+    if batch.carrier == NULL or dg_buffer_alloc(batcher.heap, batcher.size * batch.stride, &batch.memory) != DG_OK:
+        free(batch.carrier)
+        free(batch)
+        return NULL
+    batch.width, batch.height = width, height
+    batch.carrier.batch = batch
+    batch.carrier.position = -1
+    batch.next = batcher.open
+    batcher.open = batch
+    batcher.count += 1
+    budget_add_batch(batcher.budget, batcher.size * batch.stride)
+    return batch
+
+
+cdef void close(Batcher *batcher, Batch *batch, Item **out) noexcept nogil:
+    """No more places in it. It goes out now if all that were taken are filled, else with the one who fills the last."""
+    cdef Batch **link = &batcher.open
+    while link[0] != batch:
+        link = &link[0].next
+    link[0] = batch.next
+    batch.closed = True
+    batch.dropped = batcher.drop and batch.taken < batcher.size
+    batcher.waiting -= batch.taken
+    batch.carrier.number = batcher.number
+    batcher.number += 1
+    if batch.filled == batch.taken:
+        put(out, batch.carrier)
+
+
+cdef void close_all(Batcher *batcher, Item **out) noexcept nogil:
+    while batcher.open != NULL:
+        close(batcher, batcher.open, out)
+
+
+cdef void close_fullest(Batcher *batcher, Item **out) noexcept nogil:
+    cdef Batch *batch = batcher.open
+    cdef Batch *fullest = batch
+    while batch != NULL:
+        if batch.taken > fullest.taken:
+            fullest = batch
+        batch = batch.next
+    close(batcher, fullest, out)
+
+
+cdef bint give_place(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """The next place in the batch of that size; False for a failure, which has none and goes out by itself."""
+    cdef Part *part = &item.parts[0]
+    cdef Batch *batch = batcher.open
+    if item.error.status == DG_OK and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+        dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
+    if item.error.status == DG_OK:
+        while batch != NULL and (batch.width != part.picture.image.width or batch.height != part.picture.image.height):
+            batch = batch.next
+        if batch == NULL:
+            batch = batch_new(batcher, part.picture.image.width, part.picture.image.height)
+        if batch == NULL:
+            dg_fail(&item.error, DG_NO_MEMORY, "no memory for a batch of %d pictures", batcher.size)
+    if item.error.status != DG_OK:
+        item.number = batcher.number
+        batcher.number += 1
+        put(out, item)
+        return False
+    item.batch = batch
+    item.place = batch.taken
+    batch.items[batch.taken] = item
+    batch.taken += 1
+    batcher.good += 1
+    batcher.waiting += 1
+    if batch.taken == batcher.size:
+        close(batcher, batch, out)
+    elif batcher.waiting > batcher.most_waiting:
+        close_fullest(batcher, out)
+    if batcher.good == batcher.limit:
+        close_all(batcher, out)
+    return True
+
+
+# ---- a worker's side ------------------------------------------------------------------------------------------------
+
+cdef void send(Batcher *batcher, Item *out, Item **left) noexcept nogil:
+    cdef RingState state
+    cdef Item *item
+    while out != NULL:
+        item = out
+        out = item.next
+        state = ring_place(batcher.ready, item, item.number) if batcher.turns != NULL else ring_push(batcher.ready, item, -1)
+        if state != RING_OK:
+            item.next = left[0]
+            left[0] = item
+
+
+cdef void settle(Batcher *batcher, Item *item) noexcept nogil:
+    """In its batch an item has nothing of the budget any more; its other images wait there uncounted."""
+    budget_give_back(batcher.budget, item.encoded, item.pixels)
+    item.encoded = item.pixels = 0
+
+
+cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """Writes the picture into its place; the batch goes out if that was the last."""
+    cdef Batch *batch = item.batch
+    cdef Part *part = &item.parts[0]
+    # It cannot fail: dg_process has made 8 bits and three channels of everything.
+    dg_place(&batcher.placement, &part.picture.image, batch.memory.data + item.place * batch.stride, &item.error)
+    dg_image_free(&part.picture.image)
+    part.picture.image.width = part.picture.image.height = 0
+    settle(batcher, item)
+    pthread_mutex_lock(&batcher.lock)
+    if item.entry != NULL:
+        item.next = batcher.spent
+        batcher.spent = item
+    batch.filled += 1
+    if batch.closed and batch.filled == batch.taken:
+        put(out, batch.carrier)
+    pthread_mutex_unlock(&batcher.lock)
+
+
+cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
+    cdef Item *out
+    cdef void *next = item
+    cdef bint placed
+    if batcher.turns != NULL and ring_place(batcher.turns, item, item.number) != RING_OK:
+        item.next = left[0]
+        left[0] = item
+        return
+    while True:
+        out = NULL
+        pthread_mutex_lock(&batcher.lock)
+        while batcher.most and batcher.count >= batcher.most and not batcher.stopped:
+            dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
+        # In order: all whose turn it is now, those that waited for this one too, or none.
+        if batcher.turns != NULL:
+            if ring_pop(batcher.turns, &next, 0) != RING_OK:
+                pthread_mutex_unlock(&batcher.lock)
+                return
+            item = <Item *>next
+            budget_leave(batcher.budget, item.number)
+        placed = give_place(batcher, item, &out)
+        pthread_mutex_unlock(&batcher.lock)
+        if placed:
+            fill(batcher, item, &out)
+        else:
+            settle(batcher, item)
+        send(batcher, out, left)
+        if batcher.turns == NULL:
+            return
+
+
+cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:
+    cdef Item *out = NULL
+    cdef void *item
+    while batcher.turns != NULL and ring_pop(batcher.turns, &item, 0) == RING_OK:  # after a stop: what waited for its turn
+        (<Item *>item).next = left[0]
+        left[0] = <Item *>item
+    pthread_mutex_lock(&batcher.lock)
+    close_all(batcher, &out)
+    pthread_mutex_unlock(&batcher.lock)
+    send(batcher, out, left)

@@ -1,0 +1,1 @@
+"""Bytes over a network, for every source: streams, downloads, storage, one policy."""

@@ -1,0 +1,1 @@
+# datago.net._room: what other compiled modules cimport; nothing for Python.

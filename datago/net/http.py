@@ -1,0 +1,224 @@
+"""One object behind an http(s) url: redirects, statuses, and going on where an earlier connection broke off."""
+
+import logging
+import random
+import re
+import time
+from urllib.parse import urljoin
+
+from datago.errors import SourceValueError, printable
+from datago.net.cancel import Fault, pause
+from datago.net.connection import exchange
+from datago.net.url import Url, bare
+from datago.threads import OwnLock
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+BUSY = frozenset((408, 429))  # and 5xx: another attempt may go better
+HOPS = 10
+LONGEST_RETRY_AFTER = 600.0  # seconds; a server that wants more has failed
+TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
+
+log = logging.getLogger(__name__)
+_not_before = {}  # host:port -> when its Retry-After is over; for all streams of the process
+_lock = OwnLock()
+
+
+class HttpObject:
+    """Bytes of one object, from its first to its last, over as many connections as it takes.
+
+    Args:
+        token: sent as `Authorization: Bearer`, or as another `kind`, to the url's own host and to no other.
+
+    Attributes:
+        position: bytes read.
+        size: bytes of the whole, None while unknown.
+        checked: whether its end can be told from a cut.
+    """
+
+    def __init__(self, url, token, user_agent, stop, timeout, kind="Bearer"):
+        self._url, self._stop, self._timeout = Url.parse(url), stop, timeout
+        self._token = {"Authorization": f"{kind} {token}"} if token else {}
+        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
+        self._response = None
+        self._etag = self._modified = None
+        self._ranges, self._tail = True, b""
+        self.position, self.size, self.checked = 0, None, False
+
+    def open(self):
+        """Connects, and asks for what follows `position`.
+
+        Raises:
+            Fault: no answer, or one that is not the wanted bytes.
+        """
+        self.disconnect()
+        url, response = self.follow(self._resume_headers())
+        self._response = response
+        if self.position == 0 and response.status == 200:
+            self._etag, self._modified = response.headers.get("etag"), response.headers.get("last-modified")
+            self.size, self.checked = response.length, response.checked
+        elif self.position and response.status == 206:
+            self._check_range(response)
+        elif self.position and response.status == 200:
+            self._check_unchanged(response, response.length)
+            self._skip(response)
+        elif self.position and response.status == 416:
+            self._check_over(response)
+        else:
+            response.settle()
+            raise self._refused(url, response)
+
+    def readinto(self, view, patience=None):
+        """Fills the front of `view`; returns the number of bytes, 0 at the end. Raises Lull after `patience` seconds of silence."""
+        if self._response is None:
+            return 0
+        count = self._response.readinto(view, patience)
+        if not count:
+            self._response.settle()
+        self._tail = _tail(self._tail, view, count)
+        self.position += count
+        return count
+
+    def disconnect(self):
+        """Ends the attempt; `open` may follow."""
+        if self._response:
+            self._response.close()
+        self._response = None
+
+    close = disconnect
+
+    def _resume_headers(self):
+        if not self.position or not self._ranges:
+            return {}
+        strong = self._etag if self._etag and not self._etag.startswith("W/") else self._modified
+        strong = strong if strong and re.fullmatch(r"[ -~\x80-\xff]*", strong) else None  # it goes into our own head
+        return {"Range": f"bytes={self.position}-", **({"If-Range": strong} if strong else {})}
+
+    def follow(self, headers):
+        """The answer after all redirects, and the url that gave it."""
+        url, secret, seen = self._url, self._token, set()
+        while True:
+            _wait_for(url, self._stop)
+            response = exchange(url, {**self._headers, **headers, **secret}, self._stop, self._timeout)
+            if response.status not in REDIRECTS:
+                return url, response
+            response.settle()
+            response.close()
+            seen.add(url)
+            target = _redirected(url, response.headers.get("location"))
+            log.debug("%s: %d to %s", url, response.status, target)
+            if same_place(url, target):
+                target = target._replace(user=target.user or url.user)
+            else:
+                secret = {}
+            if target in seen or len(seen) > HOPS:
+                raise Fault("redirected in a circle" if target in seen else f"more than {HOPS} redirects", retry=False)
+            url = target
+
+    def _check_range(self, response):
+        found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", ""))
+        if not found or int(found[1]) != self.position:
+            self._ranges = False
+            raise Fault(f"asked for the bytes from {self.position} on, the server sent others")
+        self._check_unchanged(response, None if found[2] == "*" else int(found[2]))
+
+    def _check_unchanged(self, response, size):
+        etag, modified = response.headers.get("etag"), response.headers.get("last-modified")
+        if self._etag and etag:
+            same = self._etag == etag
+        else:
+            same = not self._modified or not modified or self._modified == modified
+        if not same or None not in (size, self.size) and size != self.size:
+            raise Fault("changed while it was read", retry=False)
+        self.size = size if self.size is None else self.size
+        self.checked = self.checked or response.checked
+
+    def _skip(self, response):
+        """Passes over what was read already, of a server that knows no ranges."""
+        scratch, left, tail = memoryview(bytearray(min(self.position, 1 << 18))), self.position, b""
+        while left:
+            view = scratch[:left]
+            count = response.readinto(view)
+            if not count:
+                raise Fault("the body ended before the place where the last one broke off")
+            tail = _tail(tail, view, count)
+            left -= count
+        if tail != self._tail:
+            raise Fault("changed while it was read", retry=False)
+
+    def _check_over(self, response):
+        """416: nothing follows what was read. That is the end if the object is no longer than that."""
+        found = re.fullmatch(r"bytes \*/(\d{1,18})", response.headers.get("content-range", ""))
+        if not found or int(found[1]) != self.position or self.size not in (None, self.position):
+            self._ranges = False
+            raise Fault(f"asked for the bytes from {self.position} on, the server has none")
+        self.size, self.checked = self.position, True
+        self.disconnect()
+
+    def _refused(self, url, response):
+        status = response.status
+        retry = status in BUSY or status >= 500
+        text = f"{status} {printable(response.reason[:60])}".strip()
+        if url != self._url:
+            text = f"redirected to {url}: {text}"
+        if status in (401, 403) and "?" in self._url.target:
+            text += " (if the url is signed, it may have expired)"
+        wait = _retry_after(response.headers.get("retry-after")) if retry else None
+        if wait is not None and wait > LONGEST_RETRY_AFTER:
+            return Fault(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
+        if wait is not None:
+            with _lock():
+                _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
+        return Fault(text, retry=retry, paced=wait is not None, status=status)
+
+
+def _tail(tail, view, count):
+    return (tail + bytes(view[max(0, count - TAIL) : count]))[-TAIL:]
+
+
+def _wait_for(url, stop):
+    """Waits until the Retry-After of this host is over, and a little more, so that not all come at once."""
+    while (left := _not_before.get(url.place, 0) - time.monotonic()) > 0:
+        pause(left + random.uniform(0, 0.05 + min(1, left / 10)), stop)
+
+
+def _retry_after(text):
+    """Seconds, from a number or a date; None if there is neither, or one that no clock can say."""
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return float(text)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except Exception:  # of arithmetic (OverflowError) or of the library: it says nowhere which
+        return None
+
+
+def _redirected(url, location):
+    """The Url that a Location header means."""
+    if not location:
+        raise Fault("redirected to nowhere", retry=False)
+    text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
+    base = f"{url.scheme}://{url.place}"
+    try:
+        if text.startswith("//"):
+            text = f"{url.scheme}:{text}"
+        elif text.startswith("/"):
+            text = base + text
+        elif not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+            text = urljoin(base + url.target, text)
+        target = Url.parse(text)
+    except SourceValueError as error:
+        raise Fault(f"redirected to what is {error}", retry=False) from None
+    except ValueError:  # urljoin
+        raise Fault(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
+    if url.scheme == "https" and target.scheme == "http":
+        raise Fault("redirected from https to http: refused", retry=False)
+    return target
+
+
+def same_place(a, b):
+    """Whether what is secret at `a` may be told at `b`: the same host and port, or the same host's https instead of http."""
+    ends = (a.scheme, a.port, b.scheme, b.port)
+    return a.host == b.host and (ends[:2] == ends[2:] or ends == ("http", 80, "https", 443))

@@ -1,0 +1,237 @@
+"""Bytes over a network: one object as a stream of blocks, from its first byte to its last, whatever happens in between.
+
+    open_stream ──► Stream: blocks, attempts, backoff ──► HttpObject | FsspecObject | FileObject: one attempt's bytes
+
+A stream is used by one thread, and holds one connection at a time. What it raises, logs and shows has no query, user name,
+password or token in it.
+"""
+
+import logging
+import os
+import random
+import re
+import time
+from urllib.parse import unquote_to_bytes
+
+from datago.errors import RemoteError, SourceValueError, printable, source_os_error
+from datago.net.cancel import Fault, Lull, Stopped, check, pause, watcher
+from datago.net.http import HttpObject
+from datago.net.storage import FileObject, FsspecObject
+from datago.net.url import redact, scheme_of
+from datago.versions import own
+
+__all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
+
+BACKOFF_LEAST, BACKOFF_FIRST, BACKOFF_MOST = 0.1, 0.4, 8.0  # seconds
+LONGEST_TEXT = 1000  # of what is said of a fault; libraries and servers may say much
+LINGER = 0.5  # seconds after which a block leaves though it is not full: a slow shard's samples need not wait
+
+log = logging.getLogger(__name__)
+
+
+def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_size=1 << 20, cache=None, user_agent=""):
+    """The bytes of one object, in blocks. Nothing is opened before the first block is asked for.
+
+    Args:
+        url: http(s)://, file://, a local path, or a scheme that fsspec knows (s3://, gs://, hf://, az:// …). Sent as given:
+            only blanks, control characters and bytes beyond ASCII are escaped.
+        token: sent as `Authorization: Bearer`, to the url's own host only.
+        timeout: seconds without a byte after which an attempt is given up. The whole has no limit.
+        attempts: attempts in a row that bring no new byte, before the object is given up.
+        stop: an Event, or a callable that returns true; seen within 0.2 s.
+        block_size: bytes of a block; the last one, and those of a slow network, are shorter.
+        cache: a Cache: the object is read from it, or kept in it once read to a certain end. Local files are not.
+        user_agent: "datago/<version>" if empty.
+
+    Returns:
+        A Stream.
+
+    Raises:
+        SourceValueError: the url, token or user_agent cannot be sent.
+    """
+    stop = watcher(stop)
+    for name, text in (("auth_token", token), ("user_agent", user_agent)):
+        if not re.fullmatch(r"[ -~]*", text.strip()):
+            raise SourceValueError(f"{name}: control characters, or others than ASCII")
+    scheme = scheme_of(url)
+    if scheme in ("", "file"):
+        path = local_path(url)
+        return Stream(FileObject(path), path, "", stop, 1, block_size)
+    if scheme in ("http", "https"):
+        source = HttpObject(url, token.strip(), user_agent.strip() or f"datago/{own()}", stop, timeout)
+    else:
+        source = FsspecObject(url, stop, timeout)
+    if cache:
+        source = cache.through(url, source)
+    return Stream(source, url, token.strip(), stop, attempts, block_size)
+
+
+class Stream:
+    """An iterator of the blocks of one object: bytes or bytearrays, at least one byte each.
+
+    Iterating raises RemoteError (SourceOSError for a local file) when the object cannot be had whole, and Stopped when told
+    to stop; the blocks before are good, and none comes twice. After either the stream is over.
+
+    Attributes:
+        position: bytes handed out.
+        size: bytes of the whole, None while unknown.
+        checked: whether the end was told from a cut; false for HTTP without length, whose end only the reader of the bytes can
+            judge (see `resume`).
+        retries: attempts after the first.
+    """
+
+    def __init__(self, source, url, token, stop, attempts, block_size):
+        self._source, self._url, self._token, self._stop = source, url, token, stop
+        self._attempts, self._block_size = attempts, block_size
+        self._failures, self._fault = 0, None  # attempts without progress; the fault that a shortened block put off
+        self._state = "new"
+        self.position = self.retries = 0
+
+    @property
+    def size(self):
+        return self._source.size
+
+    @property
+    def checked(self):
+        return self._source.checked
+
+    def __repr__(self):
+        return f"<Stream of {redact(self._url)}, {self.position} bytes read, {self._state}>"
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __next__(self):
+        if self._state in ("ended", "closed"):
+            raise StopIteration
+        try:
+            block = self._next_block()
+        except BaseException:
+            self.close()
+            raise
+        if block:
+            self.position += len(block)
+            return block
+        self._source.disconnect()
+        self._state = "ended"
+        raise StopIteration
+
+    def skip(self, size):
+        """Passes over some of the next `size` bytes unread, where that costs nothing: in a local file. Returns how many."""
+        if self._state != "open" or self._fault or not isinstance(self._source, FileObject):
+            return 0
+        skipped = self._source.skip(size)
+        self.position += skipped
+        return skipped
+
+    def close(self):
+        self._source.close()
+        self._state = "closed"
+
+    def resume(self, reason):
+        """Says that the end was none: the bytes ask for more. The stream goes on from there, as after any fault."""
+        if self._state == "ended" and not self.checked:
+            self._state, self._fault = "open", Fault(reason)
+        else:
+            raise self._error(Fault(reason))
+
+    def _next_block(self):
+        while True:
+            try:
+                check(self._stop)
+                if self._fault:
+                    fault, self._fault = self._fault, None
+                    raise fault
+                if self._state == "new":
+                    self._source.open()
+                    self._state = "open"
+                block = self._read_block()
+                if block:
+                    self._failures = 0
+                elif self.size is not None and self.position != self.size:
+                    raise Fault(f"it ended after {self.position} of {self.size} bytes")
+                return block
+            except Fault as fault:
+                self._back_off(fault)
+            except OSError as error:
+                if isinstance(self._source, FileObject):
+                    raise source_os_error(error, "shard", self._url) from None
+                self._back_off(Fault(error.strerror or type(error).__name__))
+
+    def _read_block(self):
+        """Up to a block of bytes; a fault after the first byte is put off to the next call. Empty at the end."""
+        size = self._block_size if self.size is None else max(1, min(self._block_size, self.size - self.position))
+        block, filled, start = bytearray(size), 0, time.monotonic()
+        view = memoryview(block)
+        try:
+            while filled < size:
+                count = self._source.readinto(view[filled:], LINGER if filled else None)
+                if not count:
+                    break
+                filled += count
+                if time.monotonic() - start > LINGER:
+                    break
+        except Lull:
+            pass
+        except Fault as fault:
+            if not filled:
+                raise
+            self._fault = fault
+        return block if filled == size else bytes(view[:filled])
+
+    def _back_off(self, fault):
+        """Waits before the next attempt; raises if there is none."""
+        self._source.disconnect()
+        self._state = "new"
+        self._failures += 1
+        if not fault.retry or self._failures >= self._attempts:
+            raise self._error(fault) from None
+        self.retries += 1
+        log.info("%s: %s; attempt %d follows", redact(self._url), self._clean(fault), self._failures + 1)
+        if not fault.paced:
+            most = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** (self._failures - 1))
+            pause(random.uniform(min(BACKOFF_LEAST, most), most), self._stop)
+
+    def _error(self, fault):
+        times = f" ({self._failures} attempts)" if self._failures > 1 else ""
+        url = redact(self._url)
+        return RemoteError(f"{url}: {self._clean(fault)}{times}", url, self._failures, fault.status)
+
+    def _clean(self, fault):
+        """The fault's text, without what a server or a library may have repeated of our secrets."""
+        text = str(fault).replace(self._url, redact(self._url))
+        query = self._url.partition("?")[2]
+        for secret in filter(None, (self._token, query)):
+            text = text.replace(secret, "…")
+        return printable(text[:LONGEST_TEXT])
+
+
+def read_whole(url, most, **options):
+    """All bytes of one object that should not be longer than `most`; `options` as for open_stream."""
+    data = bytearray()
+    with open_stream(url, **options) as stream:
+        for block in stream:
+            data += block
+            if len(data) > most:
+                raise SourceValueError(f"{redact(url)}: longer than {most} bytes")
+    return bytes(data)
+
+
+def local_path(url):
+    """The path that a file:// url or a plain path means. Raises SourceValueError: that of another host, or none at all."""
+    found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S | re.A)
+    if found and found[1] and found[1].lower() != "localhost":
+        raise SourceValueError(f"{url}: file urls of another host cannot be read")
+    try:
+        path = os.fsencode(url) if not found else unquote_to_bytes(found[2].encode("utf-8", "surrogateescape"))
+    except UnicodeError:
+        path = None
+    if path is None or b"\0" in path:
+        raise SourceValueError(f"{redact(url)}: no path has a zero byte, or half of a surrogate pair")
+    return os.fsdecode(path)

@@ -1,0 +1,1 @@
+"""Which sample, in which order, on which rank: pure functions."""

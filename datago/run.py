@@ -1,0 +1,219 @@
+"""One pass over a source: its feeder thread, the pool, and the way down, also when nobody wants it any more or the interpreter ends."""
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+
+from datago import environment, metrics
+from datago.engine._pool import Hold, Pool
+from datago.engine._progress import Progress
+from datago.errors import SourceValueError, printable
+from datago.labels import labelled
+from datago.net.cancel import Stopped
+from datago.sources import open_source
+from datago.stats import no_counts, summary
+from datago.threads import new_lock, start_thread
+
+log = logging.getLogger("datago.client")
+
+STOP_GRACE = 0.5   # seconds that stop() waits for work in flight
+EXIT_GRACE = 0.1   # the same when the interpreter ends
+FAILURES_KEPT = 16
+
+# Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
+# KeyboardInterrupt of a signal handler say, is lost.
+_passes = set()
+
+
+def live_cleanup_threads() -> int:
+    """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
+    return sum(running.late for running in list(_passes))
+
+
+class Pass:
+    """From birth to the last thread's leaving: NEW → OPEN → CLOSING → CLOSED.
+
+    It is closed by `close`, or by the pool's being stopped, which is what becomes of it when nobody has the Hold any more that `open`
+    gave. A thread of its own, the keeper, sees to the rest.
+    """
+
+    def __init__(self, config, run):
+        run.draw()
+        self.run, self._config = run, config
+        self._progress = Progress()
+        self.source = open_source(config, run, self._progress)
+        self.pool = None      # until it is open
+        self.promised = None  # good samples that other ranks count on
+        self.error = None     # what ended the source, if it did not end by itself
+        self.ended = False    # the reader was told that this is the end
+        self.failures = {}    # reason -> count
+        self.last_failures = deque(maxlen=FAILURES_KEPT)
+        self.dropped = []     # ids of samples that made no full batch
+        self.late = False     # it was closed, and something is still in flight after the grace period
+        self._lock = new_lock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
+        self._threads = []    # the feeder and the keeper
+        self._closed = False
+
+    def open(self):
+        """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
+
+        Returns:
+            The Hold on its pool, or None if it was closed before.
+
+        Raises:
+            SourceError: the source is not there, or no thread can be started.
+        """
+        _passes.add(self)
+        try:
+            self.source.open()
+            with self._lock:
+                return None if self._closed else self._start()
+        except Stopped:
+            return None
+        finally:
+            if self.pool is None:
+                _passes.discard(self)
+
+    def _start(self):
+        config, run = self._config, self.run
+        limit = run.left(config.limit)
+        if self.source.target is not None:
+            limit = self.promised = min(limit, max(0, self.source.target - run.delivered))
+        threads = environment.worker_count(limit, run.workers)
+        ready = config.samples_buffer_size if config.batch is None else max(2, config.samples_buffer_size // config.batch.size)
+        pool = Pool(
+            threads, self.source.work_ahead, ready, limit, config.max_file_bytes, config.memory_limit or 0, config.image_config,
+            self._progress, config.ordered, run.seed, run.epoch, self.source.base, config.batch,
+        )  # fmt: skip
+        if pool.thread_count < threads:
+            log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
+        hold = Hold(pool)
+        try:
+            self._threads.append(start_thread(self._feed, "datago feeder", pool))
+            self._threads.append(start_thread(self._keep, "datago keeper", pool))
+        except BaseException:
+            pool.stop()
+            pool.join(STOP_GRACE)
+            raise
+        self.pool = pool
+        return hold
+
+    def _feed(self, pool):
+        try:
+            label, classes = self._config.batch and self._config.batch.label, None
+            for batch in self.source.batches():
+                if label:
+                    batch, classes = labelled(batch, label, self.source.base)
+                if not pool.submit(batch, classes):
+                    break
+        except BaseException as error:
+            self.error = error
+        finally:
+            pool.finish()
+
+    def _keep(self, pool):
+        """Logs how it goes, once a period and at the end; ends the source then, and stays until all have left."""
+        period, over = self._config.log_period, False
+        then, before = time.monotonic(), summary(no_counts(), {}, {}, [])
+        while not over:
+            over = pool.wait(period or 3600)
+            with suppress(MemoryError):
+                if period:
+                    now, stats = time.monotonic(), self.stats()
+                    log.info("%s", metrics.line(stats, before, now - then))
+                    before, then = stats, now
+        self.source.stop()
+        if not self._left(pool, STOP_GRACE):
+            self.late = True
+            log.warning("work is still in flight %.1f s after stop; a background thread waits for it", STOP_GRACE)
+            while not self._left(pool, 3600):
+                pass
+        _passes.discard(self)
+
+    def note(self, failure):
+        """Counts a Failure, and logs it."""
+        with self._lock:
+            self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
+            self.last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
+        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
+
+    def drop(self, batch):
+        """Keeps and logs the ids of a batch that did not get full."""
+        names = [sample.id for sample in batch.samples]
+        with self._lock:
+            self.dropped += names
+        text = ", ".join(map(printable, names))
+        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
+
+    def stats(self):
+        """See DatagoClient.stats."""
+        with self._lock:
+            failures, last, dropped = dict(self.failures), list(self.last_failures), list(self.dropped)
+        counts = self.pool.counts() if self.pool is not None else no_counts()
+        return summary(counts, dict(self.source.skipped), failures, last, dropped)
+
+    def conclude(self):
+        """At the end of the stream: raises what ended it, if it did not end well."""
+        if self.error is not None:
+            raise self.error
+        self.ended = True
+        counts = self.pool.counts()
+        if self.promised is not None and counts["delivered"] + counts["dropped"] < self.promised:
+            raise SourceValueError(
+                f"{counts['delivered']} of the {self.promised} samples that uneven {self._config.uneven!r} promises of every rank "
+                f"could be had; {counts['failed']} failed, and there are no others in their place"
+            )
+        if counts["delivered"] == self.run.delivered == counts["dropped"] == 0 and counts["failed"]:
+            last = self.last_failures[-1]
+            raise SourceValueError(
+                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
+                f"{last['reason']}: {last['text']}"
+            )
+
+    def state(self):
+        """The state dict of this moment."""
+        return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
+
+    def close(self, grace):
+        """Stops the source, closes the rings, lets the workers leave. Waits for that up to `grace` seconds, the keeper for as long as it
+        takes."""
+        self.source.stop()
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if self.pool is None:
+            return
+        self.pool.stop()
+        if not first or threading.get_ident() in [thread.ident for thread in self._threads]:
+            return  # a finalizer, which may run in any thread: these leave by themselves
+        end = time.monotonic() + grace
+        self.late = not self._left(self.pool, grace)
+        if not self.late:
+            self._threads[1].join(max(0, end - time.monotonic()))
+
+    def _left(self, pool, grace):
+        """Waits for the feeder and the workers; False if they have not left within `grace` seconds."""
+        end = time.monotonic() + grace
+        self._threads[0].join(grace)
+        return pool.join(max(0, end - time.monotonic())) and not self._threads[0].is_alive()
+
+
+def _forget_all():
+    """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
+    _passes.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+@atexit.register
+def _close_all():
+    running = list(_passes)
+    for one in running:
+        if one.pool is not None:
+            one.pool.stop()
+    for one in running:
+        one.close(EXIT_GRACE)

@@ -1,0 +1,1 @@
+"""The database source: paged records, whose images are downloaded."""

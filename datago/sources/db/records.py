@@ -1,0 +1,154 @@
+"""One record of a page: what the server says of a sample, checked; and the sample while its downloads are under way."""
+
+import json
+from urllib.parse import quote, urljoin
+
+from datago.engine._sample import Entry, Failure
+from datago.errors import printable
+
+LONGEST_NAME = 4096  # characters of an id, a source, the type of a latent; the protocol's ids have 512
+DEEPEST = 100  # objects and lists within one another in attributes, which are parsed again wherever the reader is
+
+
+class BadRecord(ValueError):
+    """A record that no sample can be made of; the text says why."""
+
+
+class Record:
+    """A sample that waits for its downloads.
+
+    Attributes:
+        parts: list of (role, name, url), with the roles of an Entry and "latent".
+        missing: how many of them have not come yet.
+        position: that of the Entry or Failure.
+    """
+
+    __slots__ = ("id", "source", "fields", "parts", "bodies", "missing", "failure", "position")
+
+    def __init__(self, record, page_url, require_images):
+        """Raises BadRecord."""
+        self.id, self.source = identity(record), _name(record, "source", "")
+        self.fields = {
+            "attributes": _attributes(record),
+            "duplicate_state": _duplicate_state(record),
+            "tags": [str(tag) for tag in _typed(record, "tags", list) or ()],
+            "coca_embedding": _embedding(record),
+        }
+        self.parts = list(_parts(record, page_url))
+        if require_images and not (self.parts and self.parts[0][0] == "image"):
+            raise BadRecord("image_direct_url: missing, and require_images is set")
+        self.bodies, self.missing, self.failure = [None] * len(self.parts), len(self.parts), None
+        self.position = -1
+
+    def put(self, index, body, error):
+        """Part `index` has come, or failed with (reason, text). Returns True if it was the last."""
+        role, name, _ = self.parts[index]
+        self.bodies[index] = body
+        self.missing -= 1
+        if error is not None and self.failure is None:
+            self.failure = error[0], error[1] if role == "image" else f"{role} {printable(name)}: {error[1]}"
+        return self.missing == 0
+
+    def finish(self):
+        """The Entry, or the Failure if one part has failed: half a sample is none."""
+        found = self._entry() if self.failure is None else Failure(f"{self.source}:{self.id}", *self.failure)
+        found.position = self.position
+        return found
+
+    def _entry(self):
+        parts = [(role, name, body) for (role, name, _), body in zip(self.parts, self.bodies, strict=True)]
+        images = [(role, None if role == "image" else name, body) for role, name, body in parts if role != "latent"]
+        latents = {name: body for role, name, body in parts if role == "latent"}
+        return Entry(self.id, self.source, images, latents=latents, **self.fields)
+
+
+def identity(record):
+    """The record's id as text. Raises BadRecord."""
+    if not isinstance(record, dict):
+        raise BadRecord(f"not an object but {type(record).__name__}")
+    found = _name(record, "id", None)
+    if not found:
+        raise BadRecord("id: missing")
+    return found
+
+
+def _name(record, key, default):
+    """A string, or a number as one. What cannot be encoded would have no name in errors."""
+    value = record.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRecord(f"{key}: got {type(value).__name__}, wanted a string")
+    text = str(value)
+    if len(text) > LONGEST_NAME:
+        raise BadRecord(f"{key}: longer than {LONGEST_NAME} characters")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadRecord(f"{key}: half of a surrogate pair") from None
+    return text
+
+
+def _typed(record, key, kind):
+    """The value if it is of that type, None if it is null or missing."""
+    value = record.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise BadRecord(f"{key}: got {type(value).__name__}, wanted {kind.__name__} or null")
+    return value
+
+
+def _attributes(record):
+    """Their JSON text."""
+    text = json.dumps(_typed(record, "attributes", dict) or {}, ensure_ascii=False)
+    if text.count("{") + text.count("[") > DEEPEST:
+        values = [record["attributes"]]
+        for _ in range(DEEPEST):
+            inside = [value for value in values if isinstance(value, dict | list)]
+            values = [one for value in inside for one in (value.values() if isinstance(value, dict) else value)]
+        if any(isinstance(value, dict | list) for value in values):
+            raise BadRecord(f"attributes: more than {DEEPEST} objects and lists within one another")
+    return text
+
+
+def _duplicate_state(record):
+    state = _typed(record, "duplicate_state", int)
+    if state is not None and not -(2**31) <= state < 2**31:
+        raise BadRecord("duplicate_state: out of range")
+    return -1 if state is None else int(state)
+
+
+def _embedding(record):
+    vector = _typed(_typed(record, "coca_embedding", dict) or {}, "vector", list) or ()
+    try:
+        return [float(number) for number in vector]
+    except (TypeError, ValueError, OverflowError):
+        raise BadRecord("coca_embedding: its vector is not made of numbers") from None
+
+
+def _parts(record, page_url):
+    """(role, name, url) of everything to download: the image first, as it decides the bucket of the others."""
+    url = _typed(record, "image_direct_url", str)
+    if url:
+        yield "image", "image", _absolute(url, page_url)
+    for latent in _typed(record, "latents", list) or ():
+        if not isinstance(latent, dict):
+            raise BadRecord("latents: not objects")
+        name, url, is_mask = (latent.get(key) for key in ("latent_type", "file_direct_url", "is_mask"))
+        if not isinstance(name, str) or not isinstance(is_mask, bool) or not isinstance(url, str) or not url:
+            raise BadRecord(f"latents: {name!r:.80} lacks one of latent_type, file_direct_url and is_mask")
+        _name(latent, "latent_type", "")
+        # Masks first: a mask may have "image" in its name.
+        role = "mask" if is_mask else "additional" if "image" in name and "latent_" not in name else "latent"
+        yield role, name, _absolute(url, page_url)
+
+
+def _absolute(url, page_url):
+    if not url.startswith(("https://", "http://")):
+        try:
+            url = urljoin(page_url, url)
+        except ValueError:
+            raise BadRecord("a url that cannot be understood") from None
+    if url.isascii() and url.isprintable() and " " not in url:
+        return url
+    return quote(url, safe="%/:?&=#+~!$,;'@()*[]", errors="replace")

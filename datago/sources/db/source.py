@@ -1,0 +1,230 @@
+"""The database source: pages of records over HTTP, and many small downloads at once."""
+
+import logging
+import os
+from collections import deque
+
+from datago import environment
+from datago.engine._sample import Failure
+from datago.errors import SourceValueError
+from datago.net._fetch import Fetcher
+from datago.sources.db import filters
+from datago.sources.db.api import Api
+from datago.sources.db.pages import Pages, ask_count
+from datago.sources.db.records import BadRecord, Record, identity
+from datago.sources.db.window import Window
+
+log = logging.getLogger("datago.source")
+
+SPARE = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
+PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
+NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
+
+ANSWER, ANSWER_RECORD = 1 << 26, 1 << 16  # bytes that a page may have, inflated, and more for each of its records
+
+
+def parameters(config):
+    """The query of a walk: a list of (name, value), as dataroom's API has them."""
+    # What is asked for by has_masks comes along, whatever else is wanted.
+    latents = [*(config.return_latents or config.has_latents).split(","), *config.has_masks.split(",")]
+    latents = ",".join(dict.fromkeys(filter(None, latents)))
+    fields = ["id", "source", "attributes", "tags"]
+    fields += ["image_direct_url"] if config.require_images else []
+    fields += ["latents"] if latents else []
+    fields += ["coca_embedding"] if config.require_embeddings else []
+    fields += ["duplicate_state"] if config.duplicate_state != -1 else []
+    params = [("fields", ",".join(fields)), ("page_size", config.page_size), *filters.parameters(config)]
+    params += [("return_latents", latents)] if latents else []
+    if config.streams > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
+        params += [("partitions_count", config.streams), ("partition", config.stream)]
+    return params
+
+
+def open_api(config):
+    """The Api that the config, or else the environment, names. Raises SourceValueError: neither does, or it cannot be used."""
+    url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
+    key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
+    for name, value in (("api_url", url), ("api_key", key)):
+        if not value.strip():
+            raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
+    most = ANSWER + ANSWER_RECORD * config.page_size
+    return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts(), most)
+
+
+def count(config):
+    """How many records the server counts for what a stream asks for, images of them or not."""
+    return ask_count(open_api(config), parameters(config))
+
+
+class DbSource:
+    """Yields the samples of a dataroom server, in the order in which their downloads are done, or of their ids if `ordered`.
+
+    A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
+    that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
+    before; so does a walk that ends with far fewer records than the server counts. An id that this page or the one before had
+    is passed over and counted. Stream s of n reads the server's partition s of n; how many it offers (48, say), it says itself when
+    asked for more. With `random_sampling` ids decide about streams, and there is no order that could be resumed.
+    """
+
+    work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn
+
+    def __init__(self, config):
+        self._config, self._window = config, Window(config.progress, config.resume)
+        self._fetcher, self._pages, self._stopped = None, None, False
+        self._capacity = 4 * config.max_connections  # urls in the fetcher: none of its connections waits for us
+        self._records, self._jobs = deque(), deque()  # of this page; urls that had no room in the fetcher yet
+        self._page_url, self._page_number = "", 0
+        self._downloading = 0  # urls in the fetcher
+        self._inside, self._most = 0, min(self._capacity, config.limit)  # samples let in that have not left; at most
+        self._held, self._turn = {}, 0  # position -> what is done before its turn; the position whose turn it is
+        self._ids, self._last_ids = set(), set()  # of this page and of the one before
+        self.target = None
+        self.base = 0
+        self.skipped = {}
+
+    def state(self):
+        """Where this stream is, see Window.state. Raises SourceValueError with `random_sampling`."""
+        if self._config.random_sampling:
+            raise SourceValueError(NO_ORDER)
+        return self._window.state()
+
+    def count(self):
+        return None
+
+    def open(self):
+        config = self._config
+        if config.random_sampling and config.resume:
+            raise SourceValueError(NO_ORDER)
+        api = open_api(config)
+        patience = environment.attempts() * (config.page_timeout + SPARE)
+        self._pages = Pages(api, config, parameters(config), patience)
+
+    def stop(self):
+        self._stopped = True
+        if self._pages is not None:
+            self._pages.stop()
+        fetcher = self._fetcher
+        if fetcher is not None:
+            fetcher.close()
+
+    def batches(self):
+        config = self._config
+        self._fetcher = Fetcher(
+            config.max_connections, config.read_timeout, environment.attempts(), config.user_agent,
+            config.max_file_bytes,
+            self._capacity, _ca_file(),
+        )  # fmt: skip
+        try:
+            if not self._stopped:
+                self._pages.start()
+                yield from self._samples()
+        finally:
+            self._pages.stop()
+            self._fetcher.close()
+            self._fetcher = None  # an error on its way keeps the rest of us alive
+
+    def _samples(self):
+        while not self._stopped:
+            done = self._admit()
+            if self._downloading:
+                arrived = self._fetcher.take(0 if done else PAGE_CHECK if self._wants_page() else 3600)
+                if arrived is None:
+                    return  # closed by stop()
+                done += self._arrived(arrived)
+            if done:
+                yield done
+            elif not self._downloading and self._pages.ended:
+                break
+            elif not self._downloading:
+                self._next_page(0.1)
+        if self._pages.error is not None:
+            raise self._explained(self._pages.error)
+        if self._page_number == 0 and not self._stopped and not self._config.resume:
+            log.warning("no image in the database is what the config asks for")
+
+    def _explained(self, error):
+        world_size, streams = self._config.world_size, self._config.streams
+        if streams > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
+            workers = f" with {streams // world_size} workers each" if streams > world_size else ""
+            return SourceValueError(
+                f"world_size {world_size}{workers}: the server has no such number of partitions: {error}"
+            )
+        return error
+
+    def _wants_page(self):
+        return not self._records and not self._pages.ended
+
+    def _admit(self):
+        """Lets samples in as there is room, and sends for what they need. Returns what is ready without that."""
+        done = []
+        while self._downloading + len(self._jobs) < self._capacity and self._inside < self._most:
+            if not self._records and not self._next_page(0):
+                break
+            found = self._understood(*self._records.popleft())
+            if found is None:
+                continue
+            self._inside += 1
+            if isinstance(found, Failure):
+                done.append(found)
+            elif not found.parts:
+                done.append(found.finish())
+            else:
+                self._jobs.extend(((found, index), url) for index, (_, _, url) in enumerate(found.parts))
+        count = min(len(self._jobs), self._capacity - self._downloading)
+        if count and self._fetcher.submit([self._jobs.popleft() for _ in range(count)]):
+            self._downloading += count
+        return self._leaving(done)
+
+    def _leaving(self, done):
+        """What may leave now that these are done: if `ordered`, nothing before its turn."""
+        if self._config.ordered:
+            self._held.update((entry.position, entry) for entry in done)
+            done = []
+            while self._turn in self._held:
+                done.append(self._held.pop(self._turn))
+                self._turn += 1
+        self._inside -= len(done)
+        return done
+
+    def _next_page(self, timeout):
+        """Takes the next page if it is there within `timeout` seconds."""
+        page = self._pages.get(timeout)
+        if page is None:
+            return False
+        records, self._page_url = page
+        self._page_number += 1
+        self._records.extend(enumerate(records, 1))
+        self._ids, self._last_ids = set(), self._ids
+        return bool(records)
+
+    def _understood(self, number, record):
+        """The Record, a Failure, or None for one that is passed over."""
+        name = None
+        try:
+            name = identity(record)
+            if name in self._ids or name in self._last_ids or name == self._window.known:
+                self.skipped["repeated id"] = self.skipped.get("repeated id", 0) + 1
+                return None
+            self._ids.add(name)
+            found = Record(record, self._page_url, self._config.require_images)
+        except (BadRecord, RecursionError) as error:
+            found = Failure(name or f"page {self._page_number}, record {number}", "record", str(error))
+        found.position = self._window.add(name)
+        return found
+
+    def _arrived(self, results):
+        """The samples that are complete with these downloads."""
+        self._downloading -= len(results)
+        return self._leaving(
+            [record.finish() for (record, index), _, body, error in results if record.put(index, body, error)]
+        )
+
+
+def _ca_file():
+    """The certificates that pages are checked against are those for downloads too."""
+    named = (os.environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"))
+    if found := next(filter(None, named), None):
+        return found
+    import certifi
+
+    return certifi.where()

@@ -1,0 +1,1 @@
+"""The file source: images below a folder."""

@@ -1,0 +1,151 @@
+"""The file source: images below a folder, in an order that does not depend on the file system."""
+
+import logging
+import os
+
+from datago.engine._sample import Failure
+from datago.errors import SourceValueError
+from datago.order import plan
+from datago.sources.file.tree import BATCH, Listing, Tree, checksum
+
+log = logging.getLogger("datago.source")
+
+
+class FileSource:
+    """Yields the images of a Tree as (path, position) pairs.
+
+    The order is that of the paths' raw bytes over the whole tree, or a shuffled one; stream s of n takes entries s, s + n, s +
+    2n … of it. Without a common seed each stream shuffles its own part. In plain order the first samples leave while the tree is
+    still walked; else it is listed first.
+    """
+
+    work_ahead = 1024  # what two cores get through while the feeder waits for its turn with the GIL; a path is small
+
+    def __init__(self, config):
+        self._config = config
+        self._stopped, self._tree, self._listing = False, None, None
+        self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
+        self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
+        for begin, end in config.resume["done"] if config.resume else ():
+            config.progress.add(begin, end)
+        self.target = None
+        self.base = 0
+        self.skipped = {}
+
+    def open(self):
+        self._tree = Tree(os.fsencode(self._config.root_path), self.skipped)
+        self._tree.stopped = self._stopped
+        self.base = len(self._tree.base)
+        if self._config.uneven != "keep":
+            self._list()
+            self.target = len(self._numbers)
+            log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(self._listing))
+
+    def count(self):
+        if self._listing is None:
+            self._list()
+        return len(self._numbers)
+
+    def stop(self):
+        self._stopped = True
+        if self._tree is not None:
+            self._tree.stopped = True
+
+    def state(self):
+        """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, their checksum,
+        and whether there may not be more of them; `phases` (see plan.remaining)."""
+        if self._walked[0] == 0:
+            return self._config.resume
+        return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
+
+    def batches(self):
+        config = self._config
+        if config.random_sampling or config.uneven != "keep" or config.resume:
+            yield from self._planned()
+        else:
+            yield from self._streamed()
+
+    def _streamed(self):
+        stream, streams, base = self._config.stream, self._config.streams, self._tree.base
+        found = crc = 0
+        for step in self._tree.walk():
+            if isinstance(step, Failure):
+                yield [step]
+                continue
+            crc = checksum(step, crc)
+            self._walked = found + len(step), crc, False
+            first = (stream - found) % streams
+            position = (found + first) // streams
+            own = step[first::streams]
+            found += len(step)
+            if own:
+                yield list(zip([base + path for path in own], range(position, position + len(own)), strict=True))
+        if not self._stopped:
+            self._check_not_empty(found)
+
+    def _planned(self):
+        if self._listing is None:
+            self._list()
+        if self._tree.unread:
+            yield self._tree.unread
+        own, base = self._numbers, self._tree.base
+        # Where ranks are promised equal counts, what fails is replaced by what is read a second time.
+        end = len(own) * (1 if self._config.uneven == "keep" else 2)
+        for begin, behind in plan.gaps(self._config.progress.ranges(), end):
+            for first in range(begin, behind, BATCH):
+                positions = range(first, min(first + BATCH, behind))
+                if self._stopped:
+                    return
+                numbers = own.take(positions, mode="wrap").tolist()
+                yield [(base + self._listing.path(number), position) for number, position in zip(numbers, positions, strict=True)]
+
+    def _list(self):
+        """Lists the whole tree, and finds which of its paths are this stream's, in which order (`_numbers`)."""
+        config, listing = self._config, Listing()
+        for step in self._tree.walk():
+            if not isinstance(step, Failure):
+                listing.add(step)
+        self._listing = listing
+        fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
+        self._walked = len(listing), listing.checksum(len(listing)), fixed
+        self._numbers = self._own(self._order(len(listing)))
+        if not self._stopped:
+            if config.resume:
+                self._check_unchanged(*config.resume["listing"])
+            self._check_not_empty(len(listing))
+
+    def _order(self, count):
+        import numpy
+
+        config = self._config
+        order = numpy.arange(count)
+        if config.random_sampling and not config.drawn:
+            order = plan.permutation(count, plan.key(config.seed, config.epoch))
+        return plan.remaining(order, self._phases)
+
+    def _own(self, order):
+        config = self._config
+        own = order[plan.share(len(order), config.stream, config.streams, config.world_size, config.uneven)]
+        if config.random_sampling and config.drawn:
+            own = own[plan.permutation(len(own), plan.key(config.seed, config.epoch))]
+        return own
+
+    def _check_unchanged(self, count, crc, fixed):
+        """Positions mean something only in the listing that they were made for."""
+        now = len(self._listing)
+        if count > now or fixed and count < now or self._listing.checksum(count) != crc:
+            root = os.fsdecode(self._config.root_path)
+            raise SourceValueError(
+                f"root_path: what is below {root!r} has changed since the state was taken ({count} images then, {now} now): it "
+                "cannot be resumed"
+            )
+
+    def _check_not_empty(self, found):
+        config, root = self._config, os.fsdecode(self._config.root_path)
+        if found == 0:
+            raise self._tree.nothing()
+        if plan.total(found, config.world_size, config.uneven) <= config.rank:
+            raise SourceValueError(
+                f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"
+                + (f", and uneven is {config.uneven!r}" if config.uneven != "keep" else "")
+            )

@@ -1,0 +1,1 @@
+"""The WebDataset source: samples out of tar shards."""

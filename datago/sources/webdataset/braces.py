@@ -1,0 +1,91 @@
+"""Brace patterns: `{000..012}`, `{a..e..2}`, `{a,b}`, several groups, groups in groups; counted before they are expanded."""
+
+import re
+
+from datago.errors import SourceValueError
+from datago.net.url import redact
+
+MOST = 1_000_000  # strings of one pattern
+DEEPEST = 50  # groups within groups
+NUMBERS = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?\n?")
+LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?\n?")
+
+
+def expand(pattern):
+    """What `pattern` stands for, in order. A group that is neither a range nor a list, as in `?sig={x}`, stands for itself.
+
+    Numbers are as wide as the left bound if that begins with a zero. Backslashes mean nothing. Steps and descending ranges
+    are as in bash.
+
+    Raises:
+        SourceValueError: as `check`.
+    """
+    check(pattern)
+    if "{" not in pattern:
+        return [pattern]
+    from braceexpand import braceexpand
+
+    return list(braceexpand(re.sub(r"\{([^{},]*)\}", _as_list, pattern), escape=False))
+
+
+def check(pattern):
+    """Raises SourceValueError if the braces of `pattern` do not pair, or if it stands for more than MOST strings."""
+    depth = 0
+    for sign in re.findall("[{}]", pattern):
+        depth += 1 if sign == "{" else -1
+        if not 0 <= depth <= DEEPEST:
+            break
+    if depth:
+        raise SourceValueError(f"{redact(pattern)}: its braces do not pair, or are within one another too deep")
+    count = _count(pattern)
+    if count > MOST:
+        raise SourceValueError(f"{redact(pattern)}: stands for too many urls, {MOST} are the most")
+
+
+def _count(pattern):
+    """How many strings braceexpand would make, at most: the product over the groups, of the sum over the parts of each."""
+    total, depth, start = 1, 0, 0
+    for place, sign in enumerate(pattern):
+        if sign == "{":
+            start = start if depth else place + 1
+            depth += 1
+        elif sign == "}":
+            depth -= 1
+            if depth == 0:
+                total = min(total * _count_group(pattern[start:place]), 2 * MOST)
+    return total
+
+
+def _count_group(group):
+    if numbers := NUMBERS.fullmatch(group):
+        if max(map(len, filter(None, numbers.groups()))) > 18:
+            return 2 * MOST
+        return len(_range(numbers))
+    if letters := LETTERS.fullmatch(group):
+        return abs(ord(letters[1]) - ord(letters[2])) + 1
+    return sum(map(_count, _parts(group)))
+
+
+def _parts(group):
+    depth, start = 0, 0
+    for place, sign in enumerate(group):
+        depth += (sign == "{") - (sign == "}")
+        if sign == "," and depth == 0:
+            yield group[start:place]
+            start = place + 1
+    yield group[start:]
+
+
+def _range(numbers):
+    first, last, step = int(numbers[1]), int(numbers[2]), int(numbers[3] or 1) or 1
+    return range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+
+
+def _as_list(found):
+    """A range whose bounds differ in width, one led by a zero, written out: bash and braceexpand would widen all its numbers."""
+    numbers = NUMBERS.fullmatch(found[1])
+    if not numbers or len(numbers[1]) == len(numbers[2]) or not re.search(r"(^|\.\.)-?0\d", found[1]):
+        return found[0]
+    width = len(numbers[1]) if re.match("-?0", numbers[1]) else 0
+    texts = [f"{number:0{width}d}" for number in _range(numbers)]
+    return texts[0] if len(texts) == 1 else "{" + ",".join(texts) + "}"

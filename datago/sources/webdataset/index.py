@@ -1,0 +1,92 @@
+"""How many samples each shard has, from a JSON file of either form that is in use:
+
+* the wids index, `{"wids_version": 1, "shardlist": [{"url": "…/000000.tar", "nsamples": 1000, …}, …]}`, as `widsindex` writes it
+  (webdataset/webdataset, wids/wids_index.py and wids_specs.py);
+* the older sizes.json, `{"000000.tar": 1000, …}`, as open_clip reads it (mlfoundations/open_clip, data.py, get_dataset_size).
+"""
+
+import os
+
+from datago.errors import SourceValueError
+from datago.net.json_text import parse_json
+from datago.net.stream import read_whole
+from datago.net.url import Url, redact, scheme_of
+
+MOST = 1 << 28  # bytes of an index; a million shards take a hundred millions
+
+
+def sample_counts(index, shards, options):
+    """A list of how many samples each of `shards` has.
+
+    A shard is found in the index by its url without query, by the end of it (`b/000000.tar`), or by its base name alone where
+    all that bear it have as many samples.
+
+    Args:
+        index: a path or url.
+        options: as for open_stream. The token goes along to the shards' own host only.
+
+    Raises:
+        SourceValueError: it is no index; a shard is missing from it, or what it says of one is no count.
+        SourceOSError: it cannot be had.
+    """
+    index = os.fspath(index)
+    host = _host(index)
+    if options["token"] and not any(_host(shard) == host for shard in shards):
+        options = {**options, "token": ""}
+    try:
+        known = _by_name(parse_json(read_whole(index, MOST, **options)))
+    except ValueError as error:
+        if isinstance(error, SourceValueError):
+            raise
+        raise SourceValueError(f"shard_index {redact(index)}: not JSON: {error}") from None
+    if known is None:
+        raise SourceValueError(f'shard_index {redact(index)}: wanted {{"shardlist": [{{"url": …, "nsamples": …}}]}} or {{name: count}}')
+    return [_count(known, shard, redact(index)) for shard in shards]
+
+
+def _by_name(data):
+    """base name -> {path: count}, or None for what is no index."""
+    if isinstance(data, dict) and "shardlist" in data:
+        data = data["shardlist"]
+        if not isinstance(data, list) or not all(isinstance(shard, dict) and isinstance(shard.get("url"), str) for shard in data):
+            return None
+        pairs = [(shard["url"], shard.get("nsamples")) for shard in data]
+    elif isinstance(data, dict):
+        pairs = data.items()
+    else:
+        return None
+    known = {}
+    for url, count in pairs:
+        path = _path(url)
+        known.setdefault(path.rpartition("/")[2], {})[path] = count
+    return known
+
+
+def _count(known, shard, index):
+    path = _path(shard)
+    found = known.get(path.rpartition("/")[2], {})
+    if path in found:
+        found = {path: found[path]}
+    else:
+        found = {end: count for end, count in found.items() if path.endswith("/" + end.removeprefix("./"))} or found
+    counts = list(found.values())
+    if not counts:
+        raise SourceValueError(f"shard_index {index}: shard {redact(shard)} is not in it")
+    for count in counts:
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 40:
+            raise SourceValueError(f"shard_index {index}: shard {redact(shard)}: got {count!r:.40}, wanted a number of samples")
+        if count != counts[0]:
+            raise SourceValueError(f"shard_index {index}: shard {redact(shard)} may be any of {', '.join(map(redact, sorted(found)[:3]))}")
+    return counts[0]
+
+
+def _path(url):
+    return url.partition("#")[0].partition("?")[0] if scheme_of(url) not in ("", "file") else url
+
+
+def _host(url):
+    """What a token is for, None for what is not http."""
+    if scheme_of(url) not in ("http", "https"):
+        return None
+    parsed = Url.parse(url)
+    return parsed.scheme, parsed.host, parsed.port

@@ -1,0 +1,89 @@
+"""Listings of a storage bucket: the JSON of Google's storage, and whatever speaks it."""
+
+import re
+
+from datago.errors import SourceValueError
+from datago.net.json_text import parse_json
+from datago.net.stream import read_whole
+from datago.net.url import Url, redact
+from datago.sources.webdataset.braces import MOST
+
+LONGEST_PAGE = 64 << 20  # bytes
+MOST_PAGES = 10_000  # one has a thousand objects, as a rule
+LONGEST_TOKEN = 16 << 10  # it goes into a request line
+
+
+def is_listing(url):
+    """Whether an http url without braces names a listing of objects rather than one object.
+
+    It does if its path ends in `/o`, or holds `/storage/v1/b/` without an object after `/o/`, or is one of
+    https://storage.googleapis.com/ whose last part has no suffix.
+    """
+    path, _, query = url.partition("#")[0].partition("?")
+    if "alt=media" in query:
+        return False
+    _, found, rest = path.partition("/storage/v1/b/")
+    if found:
+        return "/o/" not in rest.rstrip("/")
+    return path.endswith("/o") or path.startswith("https://storage.googleapis.com/") and "." not in path.rpartition("/")[2]
+
+
+def list_objects(url, token, **options):
+    """The urls (`mediaLink`) of all objects of a listing, page after page; `options` as for open_stream.
+
+    Raises:
+        RemoteError: a page cannot be had.
+        SourceValueError: a page is no listing, or would have the token sent to another host.
+    """
+    found, page_token, seen = [], None, set()
+    while True:
+        page = _page(_with_page(url, page_token), token, options)
+        for item in page.get("items", []):
+            name = item.get("name")
+            if not (isinstance(name, str) and name.endswith("/")):  # such a name stands for a folder
+                found.append(_link(item, url, token))
+        page_token = page.get("nextPageToken")
+        if not page_token:
+            return found
+        if not isinstance(page_token, str) or len(page_token) > LONGEST_TOKEN or not page_token.isascii():
+            raise SourceValueError(f"{redact(url)}: the listing's nextPageToken is none")
+        if page_token in seen:
+            raise SourceValueError(f"{redact(url)}: the listing's pages go in a circle")
+        if len(found) > MOST or len(seen) >= MOST_PAGES:
+            raise SourceValueError(f"{redact(url)}: the listing has no end: {len(found)} objects on {len(seen) + 1} pages so far")
+        seen.add(page_token)
+
+
+def _page(url, token, options):
+    data = read_whole(url, LONGEST_PAGE, token=token, **options)
+    try:
+        page = parse_json(data)
+    except ValueError:
+        page = None
+    items = page.get("items", []) if isinstance(page, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        kind = f"begins with {data[:20]!r}" if page is None else "JSON of another kind"
+        raise SourceValueError(f"{redact(url)}: not a listing of objects ({kind})")
+    return page
+
+
+def _with_page(url, page_token):
+    if page_token is None:
+        return url
+    from urllib.parse import quote
+
+    path, _, query = url.partition("#")[0].partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("pageToken=")]
+    return f"{path}?{'&'.join([*kept, 'pageToken=' + quote(page_token, safe='')])}"
+
+
+def _link(item, url, token):
+    link = item.get("mediaLink")
+    if not isinstance(link, str) or not re.match("https?://", link):
+        raise SourceValueError(f"{redact(url)}: an object of the listing has no mediaLink")
+    here, there = Url.parse(url), Url.parse(link)
+    same = (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port)
+    google = all(end.scheme == "https" and end.host.endswith(".googleapis.com") for end in (here, there))
+    if token and not same and not google:
+        raise SourceValueError(f"{redact(url)}: lists objects at {there.place}, where auth_token will not be sent")
+    return link

@@ -1,0 +1,198 @@
+"""The WebDataset source: samples out of tar shards, from disk or over a network, several shards at once."""
+
+import logging
+import random
+from collections import deque
+from contextlib import closing
+
+from datago.engine._sample import Entry, Failure
+from datago.environment import attempts
+from datago.errors import SourceValueError
+from datago.net.cache import Cache
+from datago.net.stream import open_stream
+from datago.net.url import redact, scheme_of
+from datago.order import plan
+from datago.sources.webdataset import urls
+from datago.sources.webdataset.index import sample_counts
+from datago.sources.webdataset.ledger import BITS, Ledger
+from datago.sources.webdataset.partition import Part
+from datago.sources.webdataset.shard_reader import ShardReader
+from datago.sources.webdataset.shard_readers import Lanes
+from datago.threads import Flag, new_lock
+
+log = logging.getLogger("datago.webdataset")
+
+LOCAL_READERS = 2    # shards read from disk at once: one is decoded from while the next is opened
+REMOTE_READERS = 8   # what `concurrent_downloads: 0` means
+
+
+class WebDatasetSource:
+    """Reads a Part of the shards, `concurrent_downloads` at a time, each by a lane (see lanes.py).
+
+    Their samples leave as they arrive; with `ordered` or a common seed in an order that contents and configuration decide: of k
+    lanes the j-th reads shards j, j + k, j + 2k …, and each gives one sample in turn. A shard that fails is one failure, after the
+    complete samples before the damage. On resume shards that were handed out wholly are not opened; others are read from their
+    beginning, and what was handed out is passed over.
+    """
+
+    work_ahead = 32  # entries hold the bytes of their images
+
+    def __init__(self, config):
+        self._config = config
+        self._stop = Flag()
+        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
+        self._lock = new_lock()  # guards these three
+        self._found = self._own = 0    # entries of all shards that were read; those of this stream
+        self.skipped = {}
+        self._ledger = Ledger(config.progress, config.resume)
+        self._cache = Cache(config.cache_dir, config.cache_size) if config.cache_dir else None
+        self._lanes = None
+        self.target = None
+        self.base = 0
+
+    def open(self):
+        """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
+        config = self._config
+        shards = urls.shard_urls(config.url, **self._options)
+        counts = sample_counts(config.shard_index, shards, self._options) if config.shard_index else None
+        self._part = part = Part(config, shards, counts)
+        self.target = part.target
+        self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
+        self._check_unchanged(len(shards))
+        workers = config.streams // config.world_size
+        if part.by_sample:
+            log.warning("%d shards for %d ranks%s: each reads every shard and takes its part of the samples",
+                        len(shards), config.world_size, f" of {workers} workers" if workers > 1 else "")
+        log.info("rank %d of %d%s reads %d of %d shards, %s samples%s", config.rank, config.world_size,
+                 f", worker {config.stream // config.world_size} of {workers}," if workers > 1 else "", len(part.shards), len(shards),
+                 "an unknown number of" if part.count is None else part.count, "" if part.target is None else f", and gives {part.target}")
+
+    def count(self):
+        """How many samples this stream has, if none fails; None without an index."""
+        return self._part.count if self.target is None else self.target
+
+    def stop(self):
+        self._stop.set()
+        lanes = self._lanes
+        if lanes is not None:
+            lanes.wake()
+
+    def state(self):
+        """Where this stream is: `shards`, how many there are, and `listing`, their checksum; the rest is Ledger.state's."""
+        shards, listing = self._part.listing
+        return {"shards": shards, "listing": listing, **self._ledger.state()}
+
+    def batches(self):
+        config, ledger, count = self._config, self._ledger, len(self._part.shards)
+        rng = random.Random(plan.key(config.seed, config.epoch) << 64 | config.stream)
+        for begin in range(0, self._part.rounds * count, count):
+            waiting = [ordinal for ordinal in range(begin, begin + count) if not ledger.is_done(ordinal)]
+            with closing(self._arriving(waiting, begin)) as arriving:
+                for batch in self._shuffled(arriving, rng):
+                    if config.ordered:
+                        ledger.follow(batch)
+                    yield batch
+            if self._stop.is_set():
+                return
+            self._check_not_empty()
+
+    def _arriving(self, waiting, begin):
+        """Batches of the shards with the ordinals `waiting`, in the round of all shards that begins with ordinal `begin`."""
+        config, last = self._config, self._ledger.last - begin
+        most = config.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
+        count, first = min(most, len(self._part.shards)), None
+        if config.ordered or not config.drawn:
+            lanes = [deque() for _ in range(count)]
+            for ordinal in waiting:
+                lanes[(ordinal - begin) % count].append(ordinal)
+            first = (last + 1) % count if last >= 0 else 0
+        else:
+            lanes = [deque(waiting)] * min(count, len(waiting))
+        self._lanes = Lanes(lanes, self._read, self._stop)
+        return self._lanes.batches(first)
+
+    def _shuffled(self, batches, rng):
+        """Samples in random order, out of a buffer of `shuffle_buffer`; the buffer keeps bytes of its own, not blocks."""
+        size = self._config.shuffle_buffer
+        if size < 2:
+            yield from batches
+            return
+        buffer = []
+        for batch in batches:
+            out = []
+            for entry in batch:
+                if not isinstance(entry, Entry):
+                    out.append(entry)
+                    continue
+                entry.own()
+                buffer.append(entry)
+                if len(buffer) > size:
+                    out.append(_drawn(buffer, rng))
+            if out:
+                yield out
+        if buffer:
+            yield [_drawn(buffer, rng) for _ in range(len(buffer))]
+
+    def _check_unchanged(self, now):
+        then = self._config.resume
+        if then and (then["shards"], then["listing"]) != self._part.listing:
+            raise SourceValueError(
+                f"url: the shards, or what shard_index says of them, have changed since the state was taken ({then['shards']} then, "
+                f"{now} now): it cannot be resumed"
+            )
+
+    def _check_not_empty(self):
+        config, shards = self._config, self._part.shards
+        if self._own or not self._ledger.was_new:
+            return
+        if self._found:
+            text = f"rank {config.rank} of world_size {config.world_size} has no sample: {self._found} in {len(shards)} shards"
+        else:
+            text = f"no samples in {len(shards)} shards: {', '.join(map(redact, shards[:3]))}"
+        if config.streams == config.world_size or not self._found and self._part.by_sample:
+            raise SourceValueError(text)
+        log.warning("worker %d: %s", config.stream // config.world_size, text)  # the rank's other workers may have some
+
+    def _read(self, ordinal):
+        """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
+        config, part, ledger = self._config, self._part, self._ledger
+        place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
+        shard, position = part.shards[place], ordinal << BITS
+        reader = ShardReader(redact(shard), config.reference_image_type, config.mask_suffixes, config.max_file_bytes)
+        blocks = open_stream(shard, cache=self._cache, **self._options)
+        found = own = 0
+        try:
+            for batch in reader.read(blocks):
+                out = []
+                for entry in batch:
+                    if isinstance(entry, Failure) and entry.reason == "shard":
+                        entry.position = position
+                    else:
+                        found += 1
+                        if not part.has(entry, place, found - 1):
+                            continue
+                        own += 1
+                        entry.position = position + own
+                    if not (begun and ledger.is_out(entry.position)):
+                        out.append(entry)
+                if out:
+                    yield out
+        finally:
+            blocks.close()
+            if reader.damaged and self._cache:
+                self._cache.discard(shard)  # a page of HTML with status 200, say: the next pass asks again
+            with self._lock:
+                self._found += found + reader.damaged
+                self._own += own + reader.damaged
+                for reason, count in reader.skipped.items():
+                    self.skipped[reason] = self.skipped.get(reason, 0) + count
+        ledger.ended(ordinal, own, reader.damaged)
+        if part.counts is not None and not reader.damaged and found != part.counts[place]:
+            log.info("%s has %d samples, and %d by the shard_index", redact(shard), found, part.counts[place])
+
+
+def _drawn(buffer, rng):
+    """Takes one thing out of `buffer`. Only `random` is the same in every version of Python."""
+    place = int(rng.random() * len(buffer))
+    buffer[place], buffer[-1] = buffer[-1], buffer[place]
+    return buffer.pop()
