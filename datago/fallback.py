@@ -89,7 +89,7 @@ class _Quiet:
 
 
 _quiet = _Quiet()
-os.register_at_fork(after_in_child=_quiet.__init__)  # whoever was inside stayed in the parent, and may have had the lock
+os.register_at_fork(after_in_child=lambda: _Quiet.__init__(_quiet))  # whoever was inside stayed in the parent, and may have had the lock
 
 
 @functools.cache
