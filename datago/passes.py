@@ -71,7 +71,7 @@ class Pass:
             self.source.open()
             hold = None if self._closed else self._start()
             if self._closed and hold is not None:  # `close` came meanwhile, and may have seen no pool
-                self.pool.stop()
+                self._end(STOP_GRACE)
             return hold
         except Stopped:
             return None
@@ -184,10 +184,12 @@ class Pass:
         takes."""
         first, self._closed = not self._closed, True
         self.source.stop()
-        if self.pool is None:
-            return
+        if self.pool is not None:
+            self._end(grace if first else None)
+
+    def _end(self, grace):
         self.pool.stop()
-        if not first or threading.get_ident() in [thread.ident for thread in self._threads]:
+        if grace is None or threading.get_ident() in [thread.ident for thread in self._threads]:
             return  # a finalizer, which may run in any thread: these leave by themselves
         end = time.monotonic() + grace
         self.late = not self._left(self.pool, grace)
