@@ -150,7 +150,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._client.config.batch.size, self._client.config.batch.drop
-        counts = self._counts(asking_workers(sys._getframe(1)))
+        workers = asking_workers(sys._getframe(1))
+        counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
 
 

@@ -53,7 +53,7 @@ class DatagoClient:
         self._reset()
 
     def _reset(self):
-        self._lock = OwnLock()
+        self._lock = OwnLock()  # held for a moment, and with it nothing is waited for: a finalizer in any thread may call stop()
         self._starting = OwnLock()  # held while a source opens, which may take long; taken before _lock
         self._pass = self._hold = None
         self._pid = None  # the process that started the pass: only there are its threads
@@ -75,7 +75,7 @@ class DatagoClient:
                 before = self._pass, self._ended
                 if self._pass is not None and not self._ended:
                     return
-                running = Pass(self._config, self._next_run())
+            running = Pass(self._config, self._next_run())
             try:
                 with self._lock():
                     self._pass, self._pid, self._ended = running, os.getpid(), False
@@ -184,11 +184,11 @@ class DatagoClient:
         """
         self._check_process()
         with self._lock():
-            running = self._pass
-            if self._resumed is None and running and running.pool and (running.run.epoch == self._epoch or not running.pool.stopped):
-                return running.state()
-            run = self._next_run()
-            return run.state(self._config, 0, run.resume)
+            running, resumed, epoch = self._pass, self._resumed, self._epoch
+        if resumed is None and running and running.pool and (running.run.epoch == epoch or not running.pool.stopped):
+            return running.state()
+        run = self._next_run()
+        return run.state(self._config, 0, run.resume)
 
     def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
         """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under
@@ -202,9 +202,9 @@ class DatagoClient:
         """
         self._check_process()
         run = resume.resume(state, self._config, *self._worker)
+        if self._pass is not None:
+            self.stop()
         with self._lock():
-            if self._pass is not None:
-                self.stop()
             self._resumed, self._epoch, self._pass, self._ended = run, run.epoch, None, False
 
     def _next_run(self):

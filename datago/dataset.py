@@ -150,13 +150,14 @@ class DatagoIterDataset(IterableDataset):
         """
         return sum(self._counts(asking_workers(sys._getframe(1))))
 
-    def _counts(self, workers):
-        """How many samples each of so many workers gives."""
+    def _counts(self, workers, guessed=True):
+        """How many samples each of so many workers gives; `guessed`: its part of the limit where the source does not count."""
         limit = self._client.config.limit
         counts = [self._client.part(worker, workers).count() for worker in range(workers)]
         limits = [plan.portion(limit, worker, workers) for worker in range(workers)]
-        if None in counts and limit > COUNTABLE:
-            raise TypeError("the number of samples is not known: the config has no limit, and this source does not count")
+        if None in counts and (limit > COUNTABLE or not guessed):
+            lack = "the config has no limit, and this source does not count" if guessed else "this source does not count each worker's"
+            raise TypeError(f"the number of samples is not known: {lack}")
         return limits if None in counts else list(map(min, counts, limits))
 
     def __getstate__(self):

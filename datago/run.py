@@ -54,7 +54,7 @@ class Pass:
         self.last_failures = deque(maxlen=FAILURES_KEPT)
         self.dropped = []     # ids of samples that made no full batch
         self.late = False     # it was closed, and something is still in flight after the grace period
-        self._lock = new_lock()  # guards pool, failures, dropped and _closed; a signal handler may call close()
+        self._lock = new_lock()  # guards failures and dropped; close() takes none: finalizers and signal handlers may call it
         self._threads = []    # the feeder and the keeper
         self._closed = False
 
@@ -70,8 +70,10 @@ class Pass:
         _passes.add(self)
         try:
             self.source.open()
-            with self._lock:
-                return None if self._closed else self._start()
+            hold = None if self._closed else self._start()
+            if self._closed and hold is not None:  # `close` came meanwhile, and may have seen no pool
+                self._end(STOP_GRACE)
+            return hold
         except Stopped:
             return None
         finally:
@@ -181,24 +183,24 @@ class Pass:
     def close(self, grace):
         """Stops the source, closes the rings, lets the workers leave. Waits for that up to `grace` seconds, the keeper for as long as it
         takes."""
+        first, self._closed = not self._closed, True
         self.source.stop()
-        with self._lock:
-            first, self._closed = not self._closed, True
-        if self.pool is None:
-            return
+        if self.pool is not None:
+            self._end(grace if first else None)
+
+    def _end(self, grace):
         self.pool.stop()
-        if not first or threading.get_ident() in [thread.ident for thread in self._threads]:
+        if grace is None or threading.get_ident() in [thread.ident for thread in self._threads]:
             return  # a finalizer, which may run in any thread: these leave by themselves
         end = time.monotonic() + grace
         self.late = not self._left(self.pool, grace)
         if not self.late:
-            self._threads[1].join(max(0, end - time.monotonic()))
+            self._threads[1].over.wait(max(0, end - time.monotonic()))
 
     def _left(self, pool, grace):
         """Waits for the feeder and the workers; False if they have not left within `grace` seconds."""
         end = time.monotonic() + grace
-        self._threads[0].join(grace)
-        return pool.join(max(0, end - time.monotonic())) and not self._threads[0].is_alive()
+        return self._threads[0].over.wait(grace) and pool.join(max(0, end - time.monotonic()))
 
 
 def _forget_all():

@@ -79,6 +79,7 @@ class _Thread(threading.Thread):
         super().__init__(name=name, daemon=True)
         getattr(threading, "_dangling", set()).discard(self)
         self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
+        self.over = Flag()  # `join` takes locks, and a finalizer may be at one
 
     def run(self):
         self.begun = True
@@ -94,6 +95,7 @@ class _Thread(threading.Thread):
         finally:
             self._started.set()
             self.settled.ring()
+            self.over.set()
 
 
 def start_thread(run, name, *arguments):

@@ -341,6 +341,23 @@ def test_length(shapes):
         len(batches(shapes, 4))
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.filterwarnings("error", "ignore:This DataLoader will create", "ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("remainder", ["keep", "drop"])
+def test_length_with_workers(shapes, remainder):
+    """27 pictures: each worker has a short batch of its own, and a loader that gets more batches than it was told warns."""
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    for workers, top in ((0, {}), (2, {}), (3, {}), (2, {"limit": 21}), (2, {"rank": 1, "world_size": 2, "uneven": "pad"})):
+        dataset = DatagoBatchDataset(config(shapes, image_config={"random_resized_crop": 16}, **top), 4, remainder=remainder)
+        loader = data.DataLoader(dataset, batch_size=None, num_workers=workers)
+        length = len(loader)
+        assert length == sum(1 for _ in loader), (workers, top)
+    shards = {"source_type": "webdataset", "source_config": {"url": "/a/{0..3}.tar"}, "limit": 8, "image_config": {"random_resized_crop": 16}}
+    assert len(DatagoBatchDataset(shards, 4)) == 2
+    with pytest.raises(TypeError, match="does not count each worker's"):
+        len(data.DataLoader(DatagoBatchDataset(shards, 4), batch_size=None, num_workers=2))
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_workers_of_a_loader(shapes):

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -182,6 +183,29 @@ def test_workers_and_ranks_give_each_sample_once(data, folder, method):
                 dataset = DatagoIterDataset(config(folder, rank=rank, world_size=2, **options))
                 parts.append(flat(loader(dataset, workers, method=method)))
             assert sorted(sum(parts, [])) == [f"{i:03d}.jpg" for i in range(20)] and [len(part) for part in parts] == [10, 10]
+
+
+WITHOUT_SHARED_MEMORY = """
+import json, logging, sys
+from datago import DatagoIterDataset
+from torch.utils.data import DataLoader
+logging.basicConfig(format="%(levelname)s")
+dataset = DatagoIterDataset(json.loads(sys.argv[1]), return_python_types=False)
+dataset.set_epoch(3)
+print(len(list(dataset)), dataset.state_dict()["epoch"])
+"""
+
+
+def test_without_shared_memory(data, folder):
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    options = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    wrapped = ["unshare", *options, "sh", "-c", 'mount -t tmpfs -o ro none /dev/shm && exec "$@"', "sh"]
+    if subprocess.run([*wrapped, "true"], capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    command = [*wrapped, sys.executable, "-c", WITHOUT_SHARED_MEMORY, json.dumps(config(folder))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("20 3\n", "")
 
 
 @quiet

@@ -4,13 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 from conftest import config, jpeg
-
-from datago import DatagoClient
 
 HEAD = "import atexit, gc, json, os, signal, sys, threading, time\nfrom datago import DatagoClient\nconfig = json.loads(sys.argv[1])\n"
 # A source that never ends and never gives anything: what a dead network file system looks like.
@@ -180,9 +177,66 @@ else:
     assert code == 0 and out in ("refused\n", "fewer\n"), err
 
 
-def test_a_client_that_is_collected_in_a_thread_of_its_own(folder):
-    client = DatagoClient(config(folder))
-    client.start()
-    client._pass._threads.append(threading.current_thread())
-    client.stop()
-    assert client.stats()["in_flight"] == 0
+def test_a_client_that_is_stopped_by_a_thread_of_its_own(pictures):
+    """Garbage is collected in any thread, and a finalizer in there may stop a client: its feeder does not wait for itself."""
+    script = """
+from datago.sources.files import FileSource
+batches = FileSource.batches
+def stopping(self):
+    for batch in batches(self):
+        client.stop()
+        yield batch
+FileSource.batches = stopping
+client = DatagoClient(config)
+client.start()
+end = time.monotonic() + 10
+while threading.active_count() > 1 and time.monotonic() < end: time.sleep(0.01)
+print(client.get_sample(), client.stats()["in_flight"], threading.active_count())
+"""
+    code, out, err, _ = run(script, pictures)
+    assert (code, out, err) == (0, "None 0 1\n", "")
+
+
+@pytest.mark.parametrize("keeper", [
+    "sys.excepthook = lambda *error: client",
+    "signal.signal(signal.SIGTERM, lambda *a: None); threading.kept = client",
+    "sys.kept = iter(DatagoIterDataset(config)); next(sys.kept)",
+    "from datago.sources.cache import Cache; sys.excepthook = lambda *error: writer\nwriter = Cache(sys.argv[2], 99).keep('0' * 64)",
+    "from datago._fetch import Fetcher; fetcher = Fetcher(1); sys.excepthook = lambda *error: fetcher",
+])
+def test_what_outlives_the_modules_says_nothing(pictures, tmp_path, keeper):
+    script = f"from datago import DatagoIterDataset\nclient = DatagoClient(config); client.get_sample()\n{keeper}"
+    command = [sys.executable, "-c", HEAD + script, json.dumps(config(pictures)), str(tmp_path / "cache")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("body", [
+    "for _ in client: pass", "DatagoClient(config).get_sample()", "one = DatagoClient(config); one.me = one; one.start()",
+    "for _ in dataset: break",
+])  # fmt: skip
+def test_no_interrupt_is_lost(pictures, tmp_path, body):
+    """Ctrl-C at any moment of short passes that come to their end, or are dropped: KeyboardInterrupt every time."""
+    script = f"""
+from datago import DatagoIterDataset
+class Asked(BaseException): pass  # as KeyboardInterrupt
+def ask(*_):
+    global lost
+    lost += 1
+    raise Asked
+signal.signal(signal.SIGALRM, ask)
+lost, client, dataset = 0, DatagoClient(config), DatagoIterDataset(config)
+end, trials = time.monotonic() + 6, 0
+while time.monotonic() < end:
+    trials += 1
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0137 * (trials * 0.618 % 1))
+        while True:
+            {body}
+    except Asked:
+        lost -= 1
+print(lost, trials > 50)
+"""
+    (tmp_path / "a.jpg").write_bytes(jpeg(40, 30))
+    code, out, err, _ = run(script, tmp_path, 60)
+    assert (code, out, err) == (0, "0 True\n", "")

@@ -12,6 +12,7 @@ class PixelBuffer(Buffer):
     def __len__(self) -> int: ...
 
 class Lender:
+    def __init__(self, pixels: PixelBuffer) -> None: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 class ImagePayload:
@@ -85,7 +86,7 @@ class Entry:
         self,
         id: str,
         source: str,
-        images: list[tuple[str, str, Buffer]],
+        images: Iterable[tuple[str, str | None, Buffer]],
         attributes: str = "{}",
         duplicate_state: int = 0,
         tags: Iterable[str] = (),
@@ -97,7 +98,7 @@ class Entry:
     @property
     def source(self) -> str: ...
     @property
-    def images(self) -> list[tuple[str, str, Buffer]]: ...
+    def images(self) -> tuple[tuple[str, str | None, Buffer], ...]: ...
     @property
     def attributes(self) -> str: ...
     @property

@@ -238,6 +238,46 @@ def test_many_starts_and_stops_at_once(tmp_path):
     assert sum(1 for _ in client) == 12
 
 
+ANYWHERE = """
+import threading, time
+FILES = ("/threading.py", "/queue.py", "datago/threads.py", "/lanes.py", "/webdataset.py", "/ledger.py", "/passes.py", "/pages.py", "/api.py")
+def run(number):
+    '''Stops a pass where a thread of its own is at the line of that number, as a finalizer may. False if there were not so many.'''
+    lines, inside = 0, False
+    def trace(frame, event, argument):
+        nonlocal lines, inside
+        if not frame.f_code.co_filename.endswith(FILES): return None
+        if event == "line" and not inside:
+            lines += 1
+            if lines == number:
+                inside = True
+                client.stop()
+                inside = False
+        return trace
+    client = DatagoClient(config)
+    threading.settrace(trace)
+    for _ in client: pass
+    threading.settrace(None)
+    end = time.monotonic() + 20
+    while client.stats()["in_flight"]:  # the thread that stopped it leaves by itself
+        assert time.monotonic() < end, (number, client.stats())
+        time.sleep(0.001)
+    return lines >= number
+count = 1
+while run(count): count += 1 + count // 40
+end = time.monotonic() + 20
+while threading.active_count() > 1 and time.monotonic() < end: time.sleep(0.01)
+print(count, threading.active_count(), live_cleanup_threads())
+"""
+
+
+@pytest.mark.parametrize("column", [TAR, DB])
+def test_stop_wherever_a_thread_of_the_pass_is(tmp_path, column):
+    with album.source(column, tmp_path, album.pictures()) as config:
+        count, threads, reapers = map(int, run(ANYWHERE, config))
+    assert count > 150 and threads == 1 and reapers == 0
+
+
 def test_sigkill_leaves_nothing_and_the_next_run_starts(tmp_path):
     for i in range(200):
         (tmp_path / f"{i}.jpg").write_bytes(jpeg())
