@@ -10,7 +10,7 @@ from datago import hints
 from datago.checks import (
     BOOL,
     COLOUR,
-    MOST,
+    MAX_INT,
     OBJECT,
     PATH,
     PERIOD,
@@ -39,7 +39,7 @@ TOP = {
     "source_type": (choice("db", "file", "webdataset"), "db"),
     "source_config": (OBJECT, REQUIRED),
     "image_config": (OBJECT, None),
-    "limit": (integer(1), MOST),
+    "limit": (integer(1), MAX_INT),
     "samples_buffer_size": (integer(1, 2**20), 64),
     "on_error": (POLICY, "skip"),
     "max_file_bytes": (integer(1), 2**30),
@@ -107,7 +107,7 @@ IMAGE = {
     "max_pixels": (integer(1), 2**28),
 }
 # Keys that older examples carry and nothing ever read: known, and silent.
-DEAD = {
+IGNORED_KEYS = {
     "config": {"prefetch_buffer_size", "num_threads", "max_connections", "image_transform"},
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
@@ -248,4 +248,4 @@ def _is_dead(section, key, given):
     or source_config has its own: else every rank would read everything."""
     if section == "config" and key in RANKS:
         return given[key] in (None, 0, RANKS_ALONE[key]) or given["source_config"].get(key) is not None
-    return key in DEAD[section]
+    return key in IGNORED_KEYS[section]

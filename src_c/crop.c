@@ -51,11 +51,11 @@ void dg_crop_choose(dg_crop *crop, const dg_crop_options *options, int width, in
 dg_box dg_crop_box(const dg_crop *crop, int width, int height, int orientation)
 {
     static const struct {
-        unsigned char mirrored, upended, transposed;
+        unsigned char mirrored, flipped_vertically, transposed;
     } TURNS[9] = {
         [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {0, 1, 1},
     };
-    int mirrored = TURNS[orientation].mirrored, upended = TURNS[orientation].upended, transposed = TURNS[orientation].transposed;
+    int mirrored = TURNS[orientation].mirrored, flipped_vertically = TURNS[orientation].flipped_vertically, transposed = TURNS[orientation].transposed;
     if (crop->of.width) {
         /* Upright pixels; a product before the quotient is exact where the sizes are equal. */
         int w = transposed ? height : width, h = transposed ? width : height;
@@ -63,11 +63,11 @@ dg_box dg_crop_box(const dg_crop *crop, int width, int height, int orientation)
                       crop->box.y1 * h / crop->of.height};
         if (mirrored)
             box = (dg_box){w - box.x1, box.y0, w - box.x0, box.y1};
-        if (upended)
+        if (flipped_vertically)
             box = (dg_box){box.x0, h - box.y1, box.x1, h - box.y0};
         return transposed ? (dg_box){box.y0, box.x0, box.y1, box.x1} : box;
     }
-    double across = mirrored ? 1 - crop->across : crop->across, down = upended ? 1 - crop->down : crop->down;
+    double across = mirrored ? 1 - crop->across : crop->across, down = flipped_vertically ? 1 - crop->down : crop->down;
     if (transposed)
         return dg_box_fit(width, height, crop->target.height, crop->target.width, down, across);
     return dg_box_fit(width, height, crop->target.width, crop->target.height, across, down);

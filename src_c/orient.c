@@ -82,14 +82,14 @@ dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_er
 {
     /* EXIF's numbers, taken apart: mirrored left to right, top to bottom, and rows become columns. */
     static const struct {
-        uint8_t mirrored, upended, transposed;
+        uint8_t mirrored, flipped_vertically, transposed;
     } PARTS[9] = {
         [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {0, 1, 1}, [7] = {1, 1, 1}, [8] = {1, 0, 1},
     };
     if (orientation < 2 || orientation > 8)
         return DG_OK;
     const size_t bytes = (size_t)image->step * (image->depth / 8), stride = dg_image_stride(image);
-    const int mirrored = PARTS[orientation].mirrored, upended = PARTS[orientation].upended;
+    const int mirrored = PARTS[orientation].mirrored, flipped_vertically = PARTS[orientation].flipped_vertically;
     const int transposed = PARTS[orientation].transposed;
     dg_image turned;
     if (dg_image_alloc(heap, transposed ? image->height : image->width, transposed ? image->width : image->height,
@@ -97,9 +97,9 @@ dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_er
         != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "no memory to turn %d x %d pixels", image->width, image->height);
     const ptrdiff_t right = mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;
-    const ptrdiff_t below = upended ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
+    const ptrdiff_t below = flipped_vertically ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
     turn turn = {
-        .in = image->buffer.data + (mirrored ? stride - bytes : 0) + (upended ? (image->height - 1) * stride : 0),
+        .in = image->buffer.data + (mirrored ? stride - bytes : 0) + (flipped_vertically ? (image->height - 1) * stride : 0),
         .across = transposed ? below : right,
         .down = transposed ? right : below,
         .out = turned.buffer.data,

@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PASS = "belongs to a pass, whose client raises RuntimeError in a child"
 LOCKS = {
     ("client.py", "OwnLock"): (2, "every method that starts, ends or asks for a pass", "made anew"),
-    ("passes.py", "new_lock"): (1, "feeder's and reader's accounts", PASS),
+    ("run.py", "new_lock"): (1, "feeder's and reader's accounts", PASS),
     ("_pool.pyx", "pthread_mutex_t"): (1, "feeder, workers, reader", "every method of Pool looks at the process"),
     ("_ring.pxd", "pthread_mutex_t"): (1, "feeder, workers, reader", "as Pool; PyRing is for tests"),
     ("_ring.pyx", "pthread_mutex_t"): (1, "the threads of `spin`", "it lasts as long as the call"),
@@ -46,9 +46,9 @@ LOCKS = {
     ("threads.py", "new_lock"): (2, "OwnLock and Bell", "see these"),
     ("threads.py", "Bell"): (2, "a Flag, and a thread that begins", "a pass's, or the caller's own"),
     ("threads.py", "Flag"): (2, "a thread, who starts it, who waits for its end", "the caller's own"),
-    ("lanes.py", "Bell"): (2, "shard lanes and feeder", PASS),
-    ("webdataset.py", "Flag"): (1, "shard lanes and who stops them", PASS),
-    ("webdataset.py", "new_lock"): (1, "shard lanes", PASS),
+    ("shard_readers.py", "Bell"): (2, "shard lanes and feeder", PASS),
+    ("source.py", "Flag"): (1, "shard lanes and who stops them", PASS),
+    ("source.py", "new_lock"): (1, "shard lanes", PASS),
     ("ledger.py", "new_lock"): (1, "shard lanes, feeder and state", PASS),
     ("window.py", "new_lock"): (1, "feeder and state", PASS),
     ("cache.py", "new_lock"): (1, "shard lanes", PASS),
@@ -56,7 +56,7 @@ LOCKS = {
     ("api.py", "Flag"): (1, "pages' thread and who stops it", PASS),
     ("pages.py", "Bell"): (1, "pages' thread and feeder", PASS),
     ("pages.py", "SimpleQueue"): (1, "pages' thread and feeder", PASS),
-    ("waiting.py", "SimpleQueue"): (1, "a call in a thread of its own", PASS),
+    ("cancel.py", "SimpleQueue"): (1, "a call in a thread of its own", PASS),
     ("stages.py", "Event"): (1, "the command line", "it does not fork there"),
 }  # fmt: skip
 KINDS = re.compile(r"R?Lock|Condition|Event|(Bounded)?Semaphore|Barrier|\w*Queue|allocate_lock|OwnLock|Bell|Flag|new_lock")

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import asdict, dataclass, replace
 
 from datago.checkpoint.state import VERSION, checked, selection
-from datago.checks import MOST
+from datago.checks import MAX_INT
 from datago.order import plan, ranks
 
 
@@ -53,7 +53,7 @@ class Run:
 
     def left(self, limit):
         """How many more good samples the config's `limit` allows this stream."""
-        return min(MOST, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
+        return min(MAX_INT, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
     def state(self, config, delivered, source, ended=False):
         """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
@@ -114,7 +114,7 @@ def _restriped(states, now, config):
         phase = {"world_size": before, "uneven": first["uneven"], "done": done}
         listing = max(source["listing"] for source in begun)
         run.resume = {"done": [], "listing": listing, "phases": [*begun[0]["phases"], phase]}
-    if config.limit < MOST:
+    if config.limit < MAX_INT:
         left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)
         run.spent = plan.portion(config.limit, now.worker, now.workers) - plan.portion(left, now.stream, now.streams)
     return run

@@ -2,7 +2,7 @@
 
 import json
 
-from datago.checks import BOOL, MOST, OBJECT, choice, integer
+from datago.checks import BOOL, MAX_INT, OBJECT, choice, integer
 from datago.config import TOP
 from datago.sources.db import filters
 from datago.sources.webdataset.ledger import BITS, NUMBERS
@@ -47,9 +47,9 @@ IDENTITY = _is_identity, "an id"
 # A dict has these keys, a list any number of such things; a pair is a check and what it wants.
 SOURCE = {
     "file": {
-        "done": ranges(MOST),
+        "done": ranges(MAX_INT),
         "listing": list_of(3, NATURAL, CRC, BOOL),
-        "phases": [{"world_size": integer(1), "uneven": UNEVEN, "done": [ranges(MOST)]}],
+        "phases": [{"world_size": integer(1), "uneven": UNEVEN, "done": [ranges(MAX_INT)]}],
     },
     "webdataset": {
         "shards": NATURAL,
@@ -63,7 +63,7 @@ SOURCE = {
 STATE = {
     "source_type": choice(*SOURCE), "selection": OBJECT, "epoch": TOP["epoch"][0], "seed": or_none(TOP["seed"][0]), "drawn": BOOL,
     "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
-    "delivered": NATURAL, "spent": integer(-MOST), "ended": BOOL, "source": or_none(OBJECT),
+    "delivered": NATURAL, "spent": integer(-MAX_INT), "ended": BOOL, "source": or_none(OBJECT),
 }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def _compare(package, parsed, threads, options):
 
         given["suffix"] = source.reference_image_type
         given["shards"] = shard_urls(source.url, token=source.auth_token, timeout=source.timeout, attempts=attempts())
-    script = __file__.replace("bench.py", "others.py")
+    script = __file__.replace("bench.py", "competitors.py")
     return _child([options.python, script], {"package": package, "workers": threads, "seconds": options.seconds, "given": given})
 
 

@@ -51,10 +51,10 @@ def run(options):
 
 def _delivers(counts, limit):
     """Good samples that a pass gives if nothing fails; None: not known."""
-    from datago.checks import MOST
+    from datago.checks import MAX_INT
 
     count = counts["samples"]
-    return min(count, limit) if count is not None else limit if limit < MOST and counts.get("shards") != 0 else None
+    return min(count, limit) if count is not None else limit if limit < MAX_INT and counts.get("shards") != 0 else None
 
 
 # ---- in words -------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def _delivers(counts, limit):
 
 def meaning(config):
     """What a checked config asks for: a list of sentences."""
-    from datago.checks import MOST
+    from datago.checks import MAX_INT
 
     image, seed = config.image_config, config.seed
     lines = [_SOURCES[config.source_type](config.source_config)]
@@ -78,7 +78,7 @@ def meaning(config):
     if config.source_config.world_size != 1:
         shares = {"keep": "each sample once", "drop": "as many on each, the rest dropped", "pad": "as many on each, some twice"}
         lines.append(f"This is rank {config.source_config.rank} of {config.source_config.world_size}: {shares[config.uneven]}.")
-    if config.limit < MOST:
+    if config.limit < MAX_INT:
         lines.append(f"A pass ends after {config.limit} good samples.")
     lines += _of_images(image)
     lines.append({"skip": "What fails is counted and passed over.", "raise": "What fails raises SampleError."}[config.on_error])

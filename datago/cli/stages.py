@@ -175,7 +175,7 @@ def _through_pool(parsed, image, entries, seconds, pil):
     meter, failed = Meter(seconds), 0
     if not entries:
         return meter.row()
-    most = configuration.MOST
+    most = configuration.MAX_INT
     pool = Pool(worker_count(most), 64, parsed.samples_buffer_size, most, parsed.max_file_bytes, parsed.memory_limit or 0, image,
                 Progress(), False)  # fmt: skip
     stopped = threading.Event()

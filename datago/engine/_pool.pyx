@@ -46,10 +46,10 @@ from datago._threads cimport (
 )
 
 cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
-cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
+cdef double SIGNAL_INTERVAL_S = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
 
 
-cdef struct Engine:
+cdef struct PoolState:
     Ring *work
     Ring *ready
     dg_heap *heap
@@ -78,9 +78,9 @@ cdef struct Engine:
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
-cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
+cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
     """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
-    cdef dg_process_options options = engine.options
+    cdef dg_process_options options = pool.options
     cdef dg_crop crop
     cdef const char *drawn
     cdef dg_format format
@@ -93,12 +93,12 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
     if tools == NULL:
         dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
         return
-    options.decode.rgbx = engine.rgbx
+    options.decode.rgbx = pool.rgbx
     drawn = item.drawn
     if item.part_count and item.parts[0].path != NULL:
-        drawn += engine.base
-    dg_crop_begin(&crop, &options.crop, engine.seed, engine.epoch, drawn, strlen(drawn))
-    if not read_file(engine, scratch, item) or not reserve_pixels(engine, &options, item):
+        drawn += pool.base
+    dg_crop_begin(&crop, &options.crop, pool.seed, pool.epoch, drawn, strlen(drawn))
+    if not read_file(pool, scratch, item) or not reserve_pixels(pool, &options, item):
         return
     for i in range(item.part_count):
         part = &item.parts[i]
@@ -106,7 +106,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
                             &item.error)
         if status == DG_UNSUPPORTED and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
             said = item.error
-            status = pillow_process(engine, tools, part, &options, &crop, &item.error)
+            status = pillow_process(pool, tools, part, &options, &crop, &item.error)
             if format == DG_FORMAT_JPEG and status == DG_CORRUPT:  # so Pillow calls what it does not know; libjpeg knew better
                 item.error, status = said, DG_UNSUPPORTED
         item.error.status = status
@@ -114,7 +114,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
             break
 
 
-cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept nogil:
+cdef bint read_file(PoolState *pool, dg_scratch *scratch, Item *item) noexcept nogil:
     """Where the first part is a file: its bytes, in the worker's own memory until the item is done. False if that failed."""
     cdef Part *part = &item.parts[0]
     cdef struct_stat facts
@@ -122,42 +122,42 @@ cdef bint read_file(Engine *engine, dg_scratch *scratch, Item *item) noexcept no
     cdef uint64_t encoded
     if item.part_count == 0 or part.path == NULL:
         return True
-    if engine.budget.limit and stat(part.path, &facts) == 0:
-        encoded = min(<uint64_t>facts.st_size, engine.max_file_bytes)
-        if never_fits(engine, item, encoded):
+    if pool.budget.limit and stat(part.path, &facts) == 0:
+        encoded = min(<uint64_t>facts.st_size, pool.max_file_bytes)
+        if never_fits(pool, item, encoded):
             return False
-        if not budget_take_encoded(&engine.budget, item.number, encoded):
+        if not budget_take_encoded(&pool.budget, item.number, encoded):
             dg_fail(&item.error, DG_CANCELLED, "stopped")
             return False
         item.encoded = encoded
-    if dg_file_read(part.path, engine.max_file_bytes, scratch, &size, &item.error) != DG_OK:
+    if dg_file_read(part.path, pool.max_file_bytes, scratch, &size, &item.error) != DG_OK:
         return False
     part.data.buf, part.data.len = scratch.data, size
     return True
 
 
-cdef bint never_fits(Engine *engine, Item *item, uint64_t bytes) noexcept nogil:
+cdef bint never_fits(PoolState *pool, Item *item, uint64_t bytes) noexcept nogil:
     """Whether it takes more than there is at all; then it fails."""
-    cdef uint64_t limit = engine.budget.limit
+    cdef uint64_t limit = pool.budget.limit
     if not limit or bytes <= limit:
         return False
     dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
-            <unsigned long long>limit, <const char *>" beside the batches" if engine.budget.share else <const char *>"")
+            <unsigned long long>limit, <const char *>" beside the batches" if pool.budget.share else <const char *>"")
     return True
 
 
-cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item *item) noexcept nogil:
+cdef bint reserve_pixels(PoolState *pool, const dg_process_options *options, Item *item) noexcept nogil:
     """Waits until all parts of a sample may be decoded. False if they never may."""
     cdef uint64_t cost, total = 0
     cdef int i
-    if not engine.budget.limit:
+    if not pool.budget.limit:
         return True
     for i in range(item.part_count):
         cost = dg_process_cost(<uint8_t *>item.parts[i].data.buf, item.parts[i].data.len, item.parts[i].role, options)
         total += cost if cost else pillow_cost(&item.parts[i], options)
-    if never_fits(engine, item, item.encoded + total):
+    if never_fits(pool, item, item.encoded + total):
         return False
-    if not budget_take_pixels(&engine.budget, item.number, total):
+    if not budget_take_pixels(&pool.budget, item.number, total):
         dg_fail(&item.error, DG_CANCELLED, "stopped")
         return False
     item.pixels = total
@@ -176,37 +176,37 @@ cdef uint64_t pillow_cost(Part *part, const dg_process_options *options) noexcep
     return dg_pillow_cost(width, height, part.data.len, options) if width > 0 and height > 0 else 1
 
 
-cdef void settle_budget(Engine *engine, Item *item) noexcept nogil:
+cdef void settle_budget(PoolState *pool, Item *item) noexcept nogil:
     """What an item takes once it is done: its pixels, and the bytes that its Entry keeps. Those of a file are the worker's again."""
     cdef uint64_t encoded = 0, pixels = 0
     cdef int i
-    if not engine.budget.limit:
+    if not pool.budget.limit:
         return
     for i in range(item.part_count):
         pixels += item.parts[i].picture.image.buffer.capacity
     if item.entry == NULL:
         encoded = item.encoded
         item.encoded = 0
-    budget_give_back(&engine.budget, encoded, item.pixels - pixels)  # modulo 2^64: it may have become more
+    budget_give_back(&pool.budget, encoded, item.pixels - pixels)  # modulo 2^64: it may have become more
     item.pixels = pixels
 
 
-cdef dg_status pillow_process(Engine *engine, dg_worker *tools, Part *part, const dg_process_options *options, dg_crop *crop,
+cdef dg_status pillow_process(PoolState *pool, dg_worker *tools, Part *part, const dg_process_options *options, dg_crop *crop,
                               dg_error *error) noexcept nogil:
     """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
     cdef int orientation = 1
     cdef dg_status status
     with gil:
-        status = pillow_decode(engine, part, options, &orientation, error)
+        status = pillow_decode(pool, part, options, &orientation, error)
     if status != DG_OK:
         return status
     return dg_process_pixels(tools, orientation, part.role, options, crop, &part.picture, error)
 
 
-cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_options *options, int *orientation,
+cdef dg_status pillow_decode(PoolState *pool, Part *part, const dg_process_options *options, int *orientation,
                              dg_error *error) noexcept:
     cdef dg_image *image = &part.picture.image
-    cdef uint64_t most = engine.budget.limit // DG_PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
+    cdef uint64_t most = pool.budget.limit // DG_PILLOW_PIXEL if pool.budget.limit else options.decode.max_pixels
     try:
         from datago.engine.fallback import decode
         found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
@@ -216,7 +216,7 @@ cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_option
                 memcpy(error.text, <const char *>text, len(text) + 1)
             return dg_status_find(found.reason.encode())
         pixels, width, height, channels, depth, orientation[0] = found
-        if dg_image_alloc(engine.heap, width, height, channels, channels, depth, image) != DG_OK:
+        if dg_image_alloc(pool.heap, width, height, channels, channels, depth, image) != DG_OK:
             return dg_fail(error, DG_NO_MEMORY, "no memory for the pixels")
         memcpy(image.buffer.data, <const char *>pixels, min(<size_t>len(pixels), image.buffer.size))
         return DG_OK
@@ -231,54 +231,54 @@ cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_option
 
 
 cdef void *worker(void *argument) noexcept nogil:
-    cdef Engine *engine = <Engine *>argument
+    cdef PoolState *pool = <PoolState *>argument
     cdef dg_worker *tools
     cdef dg_scratch scratch = dg_scratch(NULL, 0)
     cdef void *item
     cdef Item *left = NULL
     cdef bint last
     dg_thread_begin("datago worker")
-    pthread_mutex_lock(&engine.lock)
-    tools = engine.tools[engine.begun]
+    pthread_mutex_lock(&pool.lock)
+    tools = pool.tools[pool.begun]
     if tools != NULL:
         dg_worker_enter(tools)
-    engine.tools[engine.begun] = NULL
-    engine.begun += 1
-    pthread_cond_broadcast(&engine.changed)
-    pthread_mutex_unlock(&engine.lock)
-    while ring_pop(engine.work, &item, -1) == RING_OK:
-        work_on(engine, tools, &scratch, <Item *>item)
-        settle_budget(engine, <Item *>item)
-        hand_over(engine, <Item *>item, &left)
+    pool.tools[pool.begun] = NULL
+    pool.begun += 1
+    pthread_cond_broadcast(&pool.changed)
+    pthread_mutex_unlock(&pool.lock)
+    while ring_pop(pool.work, &item, -1) == RING_OK:
+        process_item(pool, tools, &scratch, <Item *>item)
+        settle_budget(pool, <Item *>item)
+        emit(pool, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
-    pthread_mutex_lock(&engine.lock)
-    engine.working -= 1
-    last = engine.working == 0
-    pthread_mutex_unlock(&engine.lock)
-    if last and engine.batcher != NULL:
-        batcher_flush(engine.batcher, &left)
+    pthread_mutex_lock(&pool.lock)
+    pool.working -= 1
+    last = pool.working == 0
+    pthread_mutex_unlock(&pool.lock)
+    if last and pool.batcher != NULL:
+        batcher_flush(pool.batcher, &left)
     if last:
-        ring_close(engine.ready)
-    pthread_mutex_lock(&engine.lock)
+        ring_close(pool.ready)
+    pthread_mutex_lock(&pool.lock)
     while left != NULL:  # the rings were closed: kept for whoever frees the pool with the GIL held
         item = left
         left = left.next
-        (<Item *>item).next = engine.left_over
-        engine.left_over = <Item *>item
-    engine.alive -= 1
-    pthread_cond_broadcast(&engine.changed)
-    pthread_mutex_unlock(&engine.lock)
+        (<Item *>item).next = pool.left_over
+        pool.left_over = <Item *>item
+    pool.alive -= 1
+    pthread_cond_broadcast(&pool.changed)
+    pthread_mutex_unlock(&pool.lock)
     return NULL
 
 
-cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
+cdef void emit(PoolState *pool, Item *item, Item **left) noexcept nogil:
     cdef RingState state
-    if engine.batcher != NULL:
-        batcher_add(engine.batcher, item, left)
+    if pool.batcher != NULL:
+        batcher_add(pool.batcher, item, left)
         return
     # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
-    state = ring_place(engine.ready, item, item.number) if engine.ordered else ring_push(engine.ready, item, -1)
+    state = ring_place(pool.ready, item, item.number) if pool.ordered else ring_push(pool.ready, item, -1)
     if state != RING_OK:
         item.next = left[0]
         left[0] = item
@@ -286,35 +286,35 @@ cdef void hand_over(Engine *engine, Item *item, Item **left) noexcept nogil:
 
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
-cdef void wait_for_credit(Engine *engine) noexcept nogil:
+cdef void wait_for_credit(PoolState *pool) noexcept nogil:
     """With the lock held."""
-    while engine.credits <= 0 and not engine.stop:
-        dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
+    while pool.credits <= 0 and not pool.stop:
+        dg_cond_wait(&pool.changed, &pool.lock, dg_now() + 3600)
 
 
-cdef bint let_in(Engine *engine, Item *item) noexcept nogil:
+cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
     """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
     cdef uint64_t encoded = 0
     cdef int i
-    pthread_mutex_lock(&engine.lock)
-    wait_for_credit(engine)
-    engine.credits -= 1
-    item.number = engine.seen
-    engine.seen += 1
-    pthread_mutex_unlock(&engine.lock)
+    pthread_mutex_lock(&pool.lock)
+    wait_for_credit(pool)
+    pool.credits -= 1
+    item.number = pool.seen
+    pool.seen += 1
+    pthread_mutex_unlock(&pool.lock)
     for i in range(item.part_count):
         encoded += item.parts[i].data.len
-    if never_fits(engine, item, encoded):
+    if never_fits(pool, item, encoded):
         encoded = 0
-    if budget_take_encoded(&engine.budget, item.number, encoded):
+    if budget_take_encoded(&pool.budget, item.number, encoded):
         item.encoded = encoded
-        if ring_push(engine.work, item, -1) == RING_OK:
+        if ring_push(pool.work, item, -1) == RING_OK:
             return True
-        budget_give_back(&engine.budget, encoded, 0)
+        budget_give_back(&pool.budget, encoded, 0)
         item.encoded = 0
-    pthread_mutex_lock(&engine.lock)
-    engine.seen -= 1
-    pthread_mutex_unlock(&engine.lock)
+    pthread_mutex_lock(&pool.lock)
+    pool.seen -= 1
+    pthread_mutex_unlock(&pool.lock)
     return False
 
 
@@ -322,12 +322,12 @@ cdef int samples_of(Item *item) noexcept nogil:
     return item.batch.taken if item.part_count == 0 and item.batch != NULL else 1
 
 
-cdef void discard(Engine *engine, Item *item) noexcept:
+cdef void discard(PoolState *pool, Item *item) noexcept:
     """An item that stop() found on its way."""
-    pthread_mutex_lock(&engine.lock)
-    engine.skipped += samples_of(item)
-    pthread_mutex_unlock(&engine.lock)
-    budget_give_back(&engine.budget, item.encoded, item.pixels)
+    pthread_mutex_lock(&pool.lock)
+    pool.skipped += samples_of(item)
+    pthread_mutex_unlock(&pool.lock)
+    budget_give_back(&pool.budget, item.encoded, item.pixels)
     item_free(item)
 
 
@@ -350,7 +350,7 @@ cdef class Pool:
             with a memory_limit `most`, how many there may be, and `bytes`, of the largest.
     """
 
-    cdef Engine *engine
+    cdef PoolState *pool
     cdef pthread_t *threads
     cdef int started
     cdef int pid
@@ -360,58 +360,58 @@ cdef class Pool:
                   uint64_t max_file_bytes, uint64_t memory_limit, image, Progress progress not None, bint ordered, uint64_t seed=0,
                   uint64_t epoch=0, size_t base=0, batch=None):
         cdef int failed = 0
-        cdef Engine *engine = <Engine *>PyMem_RawCalloc(1, sizeof(Engine))
+        cdef PoolState *pool = <PoolState *>PyMem_RawCalloc(1, sizeof(PoolState))
         self.pid = getpid()
         self.threads = <pthread_t *>PyMem_RawCalloc(threads, sizeof(pthread_t))
-        if engine == NULL or self.threads == NULL:
-            PyMem_RawFree(engine)
+        if pool == NULL or self.threads == NULL:
+            PyMem_RawFree(pool)
             PyMem_RawFree(self.threads)
             raise MemoryError
-        self.engine = engine
-        engine.tools = <dg_worker **>PyMem_RawCalloc(threads, sizeof(dg_worker *))
-        pthread_mutex_init(&engine.lock, NULL)
-        dg_cond_init(&engine.changed)
-        engine.work = ring_new(work_capacity)
-        engine.ready = ring_new(ready_capacity)
-        engine.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
-        if engine.work == NULL or engine.ready == NULL or engine.heap == NULL or engine.tools == NULL:
+        self.pool = pool
+        pool.tools = <dg_worker **>PyMem_RawCalloc(threads, sizeof(dg_worker *))
+        pthread_mutex_init(&pool.lock, NULL)
+        dg_cond_init(&pool.changed)
+        pool.work = ring_new(work_capacity)
+        pool.ready = ring_new(ready_capacity)
+        pool.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
+        if pool.work == NULL or pool.ready == NULL or pool.heap == NULL or pool.tools == NULL:
             raise MemoryError
-        engine.limit = engine.credits = limit
+        pool.limit = pool.credits = limit
         self.set_options(image)
-        engine.max_file_bytes = max_file_bytes
-        engine.ordered = ordered
-        engine.seed, engine.epoch, engine.base = seed, epoch, base
-        budget_init(&engine.budget, memory_limit, 0 if batch is None else batch.most * batch.bytes, ordered)
+        pool.max_file_bytes = max_file_bytes
+        pool.ordered = ordered
+        pool.seed, pool.epoch, pool.base = seed, epoch, base
+        budget_init(&pool.budget, memory_limit, 0 if batch is None else batch.most * batch.bytes, ordered)
         self.progress = progress
         if batch is not None:
-            engine.batcher = batcher_new(engine.heap, &engine.budget, engine.ready, max(16, 2 * threads) if ordered else 0)
-            if engine.batcher == NULL:
+            pool.batcher = batcher_new(pool.heap, &pool.budget, pool.ready, max(16, 2 * threads) if ordered else 0)
+            if pool.batcher == NULL:
                 raise MemoryError
             self.set_batches(batch)
-        engine.alive = engine.working = threads
+        pool.alive = pool.working = threads
         # With the GIL held until every thread has begun: Python changes the environment under it, and libraries read that first.
         while self.started < threads and failed == 0:
-            engine.tools[self.started] = dg_worker_new(engine.heap)
-            failed = dg_thread_start(&self.threads[self.started], worker, engine)
+            pool.tools[self.started] = dg_worker_new(pool.heap)
+            failed = dg_thread_start(&self.threads[self.started], worker, pool)
             self.started += failed == 0
         if failed != 0:
-            dg_worker_free(engine.tools[self.started])
-        pthread_mutex_lock(&engine.lock)
-        while engine.begun < self.started:
-            dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
-        engine.alive -= threads - self.started
-        engine.working -= threads - self.started
-        pthread_mutex_unlock(&engine.lock)
+            dg_worker_free(pool.tools[self.started])
+        pthread_mutex_lock(&pool.lock)
+        while pool.begun < self.started:
+            dg_cond_wait(&pool.changed, &pool.lock, dg_now() + 3600)
+        pool.alive -= threads - self.started
+        pool.working -= threads - self.started
+        pthread_mutex_unlock(&pool.lock)
         if self.started == 0:
             raise OSError(failed, f"no worker thread could be started: {os.strerror(failed)}")
 
     cdef set_options(self, image):
-        cdef dg_process_options *options = &self.engine.options
+        cdef dg_process_options *options = &self.pool.options
         cdef dg_error error
         options.decode.max_pixels = image.max_pixels
         options.decode.accept_truncated = image.on_truncated == "accept"
         options.decode.accept_damaged = image.on_damaged == "accept"
-        options.decode.stop = &self.engine.stop
+        options.decode.stop = &self.pool.stop
         options.mode = DG_RESIZE_EXACT if image.resize_mode == "exact" else DG_RESIZE_FAST
         options.orient = image.apply_exif_orientation
         options.nearest_masks = image.mask_resample == "nearest"
@@ -430,12 +430,12 @@ cdef class Pool:
         options.chroma = int(image.jpeg_chroma)
         if image.crop_and_resize:
             if dg_buckets_build(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio,
-                                image.max_aspect_ratio, &self.engine.buckets, &options.crop.bucket_count, &error) != DG_OK:
+                                image.max_aspect_ratio, &self.pool.buckets, &options.crop.bucket_count, &error) != DG_OK:
                 raise ValueError(error.text.decode())
-            options.crop.buckets = self.engine.buckets
+            options.crop.buckets = self.pool.buckets
 
     cdef set_batches(self, batch):
-        cdef Batcher *batcher = self.engine.batcher
+        cdef Batcher *batcher = self.pool.batcher
         cdef double[3] mean, std
         cdef dg_error error
         for i in range(batch.channels):
@@ -447,27 +447,27 @@ cdef class Pool:
         ) != DG_OK:
             raise ValueError(f"mean, std: {error.text.decode()}")
         batcher.size, batcher.drop, batcher.most_waiting, batcher.most = batch.size, batch.drop, batch.most_waiting, batch.most
-        batcher.limit = self.engine.limit
+        batcher.limit = self.pool.limit
 
     def __dealloc__(self):
-        cdef Engine *engine = self.engine
-        if engine == NULL or self.pid != getpid():
+        cdef PoolState *pool = self.pool
+        if pool == NULL or self.pid != getpid():
             return
-        if engine.work != NULL and engine.ready != NULL:
+        if pool.work != NULL and pool.ready != NULL:
             self.stop()
             if not self.join(0.1):
                 return  # a thread is still inside, in a system call that does not come back: its memory must stay
-        batcher_free(engine.batcher)
-        ring_free(engine.work)
-        ring_free(engine.ready)
-        PyMem_RawFree(engine.tools)
-        dg_heap_free(engine.heap)
-        free(engine.buckets)
-        budget_destroy(&engine.budget)
-        pthread_cond_destroy(&engine.changed)
-        pthread_mutex_destroy(&engine.lock)
+        batcher_free(pool.batcher)
+        ring_free(pool.work)
+        ring_free(pool.ready)
+        PyMem_RawFree(pool.tools)
+        dg_heap_free(pool.heap)
+        free(pool.buckets)
+        budget_destroy(&pool.budget)
+        pthread_cond_destroy(&pool.changed)
+        pthread_mutex_destroy(&pool.lock)
         PyMem_RawFree(self.threads)
-        PyMem_RawFree(engine)
+        PyMem_RawFree(pool)
 
     cdef int check_process(self) except -1:
         if self.pid != getpid():
@@ -482,7 +482,7 @@ cdef class Pool:
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called."""
-        return self.engine.stop != 0
+        return self.pool.stop != 0
 
     def submit(self, list entries, list classes=None) -> bool:
         """Lets a batch of a source's entries in, with the class of each where there are classes. It waits outside the GIL for room, and
@@ -490,27 +490,27 @@ cdef class Pool:
         cdef tuple own = tuple(entries)  # the list may change meanwhile
         cdef Py_ssize_t i = 0, count = len(own)
         cdef Item **items = NULL
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         self.check_process()
         items = <Item **>PyMem_RawCalloc(count + 1, sizeof(Item *))
         if items == NULL:
             raise MemoryError
         try:
-            if not engine.stop:
-                batcher_release(engine.batcher)  # or it waits until a batch is full
+            if not pool.stop:
+                batcher_release(pool.batcher)  # or it waits until a batch is full
             for i in range(count):
                 items[i] = item_new(own[i])
                 if classes is not None:
                     items[i].target = classes[i]
             with nogil:
                 i = 0
-                while i < count and let_in(engine, items[i]):
+                while i < count and admit(pool, items[i]):
                     items[i] = NULL
                     i += 1
-                pthread_mutex_lock(&engine.lock)
-                wait_for_credit(engine)
-                pthread_mutex_unlock(&engine.lock)
-            return i == count and not engine.stop
+                pthread_mutex_lock(&pool.lock)
+                wait_for_credit(pool)
+                pthread_mutex_unlock(&pool.lock)
+            return i == count and not pool.stop
         finally:
             for i in range(count):
                 if items[i] != NULL:
@@ -520,7 +520,7 @@ cdef class Pool:
     def finish(self):
         """No more input: what is inside is still worked on and can be taken, then `take` says that it is the end."""
         self.check_process()
-        ring_close(self.engine.work)
+        ring_close(self.pool.work)
 
     # ---- the reader's side ----
 
@@ -530,26 +530,26 @@ cdef class Pool:
         A ready one is taken without letting the GIL go; else it waits outside the GIL and looks for signals every 50 ms.
         Raises TimeoutError after `timeout` seconds.
         """
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef void *item
         cdef RingState state
         cdef double wait, deadline = 0
         self.check_process()
-        if convert and not engine.rgbx:
-            engine.rgbx = 1
-        state = ring_pop(engine.ready, &item, 0)
+        if convert and not pool.rgbx:
+            pool.rgbx = 1
+        state = ring_pop(pool.ready, &item, 0)
         if state == RING_TIMEOUT and timeout is not None:
             deadline = dg_now() + <double>timeout
         while state == RING_TIMEOUT:
-            if engine.delivered + engine.dropped >= <uint64_t>engine.limit:
+            if pool.delivered + pool.dropped >= <uint64_t>pool.limit:
                 return None
-            wait = SIGNAL_SLICE
+            wait = SIGNAL_INTERVAL_S
             if timeout is not None:
                 wait = min(wait, deadline - dg_now())
                 if wait <= 0:
                     raise TimeoutError(f"no sample within {timeout} s")
             with nogil:
-                state = ring_pop(engine.ready, &item, wait)
+                state = ring_pop(pool.ready, &item, wait)
             if state == RING_TIMEOUT:
                 PyErr_CheckSignals()
         if state == RING_CLOSED:
@@ -558,22 +558,22 @@ cdef class Pool:
 
     cdef object hand_out(self, Item *item, bint convert):
         """What becomes of an item: a Sample, its dict, a SampleBatch or a Failure. It is counted, and its positions are marked."""
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef Batch *batch = item.batch if item.part_count == 0 else NULL
         cdef Item **samples = &batch.items[0] if batch != NULL else &item
         cdef int count = samples_of(item), i, k
         cdef bint dropped = batch != NULL and batch.dropped, failed
         cdef uint64_t damaged = 0
-        batcher_release(engine.batcher)
+        batcher_release(pool.batcher)
         for i in range(count):
             for k in range(samples[i].part_count):
                 damaged += samples[i].parts[k].picture.damaged
         if batch != NULL:
             with nogil:
-                batcher_leave(engine.batcher, batch)
-        elif engine.batcher == NULL:
-            budget_give_back(&engine.budget, item.encoded, item.pixels)
-            budget_leave(&engine.budget, item.number)
+                batcher_leave(pool.batcher, batch)
+        elif pool.batcher == NULL:
+            budget_give_back(&pool.budget, item.encoded, item.pixels)
+            budget_leave(&pool.budget, item.number)
         result = given = None
         try:
             result = item_result(item, convert)
@@ -584,98 +584,98 @@ cdef class Pool:
         finally:  # KeyboardInterrupt may come at any time, and memory be short
             item_free(item)
             lost, failed = given is None, type(result) is Failure
-            pthread_mutex_lock(&engine.lock)
+            pthread_mutex_lock(&pool.lock)
             if lost:
-                engine.skipped += count
+                pool.skipped += count
             elif failed:
-                engine.failed += 1
+                pool.failed += 1
             elif dropped:
-                engine.dropped += count
+                pool.dropped += count
             else:
-                engine.delivered += count
-                engine.damaged += damaged
+                pool.delivered += count
+                pool.damaged += damaged
             if lost or failed:
-                engine.credits += count  # a failure does not count towards the limit
-                pthread_cond_broadcast(&engine.changed)
-            pthread_mutex_unlock(&engine.lock)
+                pool.credits += count  # a failure does not count towards the limit
+                pthread_cond_broadcast(&pool.changed)
+            pthread_mutex_unlock(&pool.lock)
         return result
 
     def stop(self):
         """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting. A finalizer
         or a signal handler may call it, whatever its thread was just at: no native lock is held where other code of Python's may run."""
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef void *item
         if self.pid != getpid():
             return
-        engine.stop = 1
-        batcher_stop(engine.batcher)
-        budget_stop(&engine.budget)
-        ring_close(engine.work)
-        ring_close(engine.ready)
-        pthread_mutex_lock(&engine.lock)
-        pthread_cond_broadcast(&engine.changed)
-        pthread_mutex_unlock(&engine.lock)
-        batcher_release(engine.batcher)
-        while ring_pop(engine.work, &item, 0) == RING_OK:
-            discard(engine, <Item *>item)
-        while ring_pop(engine.ready, &item, 0) == RING_OK:
-            discard(engine, <Item *>item)
+        pool.stop = 1
+        batcher_stop(pool.batcher)
+        budget_stop(&pool.budget)
+        ring_close(pool.work)
+        ring_close(pool.ready)
+        pthread_mutex_lock(&pool.lock)
+        pthread_cond_broadcast(&pool.changed)
+        pthread_mutex_unlock(&pool.lock)
+        batcher_release(pool.batcher)
+        while ring_pop(pool.work, &item, 0) == RING_OK:
+            discard(pool, <Item *>item)
+        while ring_pop(pool.ready, &item, 0) == RING_OK:
+            discard(pool, <Item *>item)
 
     def wait(self, double timeout) -> bool:
         """Waits outside the GIL for `stop`; False if it did not come within `timeout` seconds."""
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef double deadline = dg_now() + timeout
         self.check_process()
         with nogil:
-            pthread_mutex_lock(&engine.lock)
-            while not engine.stop and dg_now() < deadline:
-                dg_cond_wait(&engine.changed, &engine.lock, deadline)
-            pthread_mutex_unlock(&engine.lock)
+            pthread_mutex_lock(&pool.lock)
+            while not pool.stop and dg_now() < deadline:
+                dg_cond_wait(&pool.changed, &pool.lock, deadline)
+            pthread_mutex_unlock(&pool.lock)
         return self.stopped
 
     def join(self, double timeout) -> bool:
         """Waits outside the GIL until every thread has left; False if that took longer than `timeout` seconds."""
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef double deadline = dg_now() + timeout
         cdef bint mine, left
         cdef Item *item
         cdef int i
         self.check_process()
         with nogil:
-            pthread_mutex_lock(&engine.lock)
-            while engine.alive > 0 and dg_now() < deadline:
-                dg_cond_wait(&engine.changed, &engine.lock, deadline)
-            left = engine.alive == 0
-            mine = left and not engine.joined
-            engine.joined = engine.joined or left
-            pthread_mutex_unlock(&engine.lock)
+            pthread_mutex_lock(&pool.lock)
+            while pool.alive > 0 and dg_now() < deadline:
+                dg_cond_wait(&pool.changed, &pool.lock, deadline)
+            left = pool.alive == 0
+            mine = left and not pool.joined
+            pool.joined = pool.joined or left
+            pthread_mutex_unlock(&pool.lock)
             if mine:
                 for i in range(self.started):
                     pthread_join(self.threads[i], NULL)
-                dg_heap_trim(engine.heap)  # the client may live on, and its next pass has a heap of its own
+                dg_heap_trim(pool.heap)  # the client may live on, and its next pass has a heap of its own
         if mine:
-            batcher_release(engine.batcher)
-            while engine.left_over != NULL:
-                item = engine.left_over
-                engine.left_over = item.next
-                discard(engine, item)
+            batcher_release(pool.batcher)
+            while pool.left_over != NULL:
+                item = pool.left_over
+                pool.left_over = item.next
+                discard(pool, item)
         return left
 
     def counts(self) -> dict:
         """seen, delivered, failed, skipped, dropped, in_flight (seen is their sum), damaged, threads, memory, and both rings' counts:
         integers."""
-        cdef Engine *engine = self.engine
+        cdef PoolState *pool = self.pool
         cdef uint64_t seen, delivered, failed, skipped, dropped, damaged
         self.check_process()
-        pthread_mutex_lock(&engine.lock)
-        seen, delivered, failed, skipped = engine.seen, engine.delivered, engine.failed, engine.skipped
-        dropped, damaged = engine.dropped, engine.damaged
-        pthread_mutex_unlock(&engine.lock)
+        pthread_mutex_lock(&pool.lock)
+        seen, delivered, failed, skipped = pool.seen, pool.delivered, pool.failed, pool.skipped
+        dropped, damaged = pool.dropped, pool.damaged
+        pthread_mutex_unlock(&pool.lock)
         return {
             "seen": seen, "delivered": delivered, "failed": failed, "skipped": skipped, "dropped": dropped,
             "in_flight": seen - delivered - failed - skipped - dropped, "damaged": damaged, "threads": self.started,
-            "memory": budget_counts(&engine.budget),
-            "work_ring": ring_counts(engine.work), "ready_ring": ring_counts(engine.ready),
+            "memory": budget_counts(&pool.budget),
+            "work_ring": ring_counts(pool.work), "ready_ring": ring_counts(pool.ready),
         }
 
 

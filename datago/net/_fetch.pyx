@@ -21,11 +21,11 @@ from posix.unistd cimport getpid
 
 from datago._threads cimport dg_now, dg_thread_start, pthread_detach, pthread_join, pthread_t
 from datago.net._transfers cimport (
-    GOOD, JOIN, LEAVE_BEHIND, NO_MEMORY, NOT_FOUND, REMOTE, TOO_LARGE, Engine, Job, Leave, Queue, append, ask_to_leave,
+    GOOD, JOIN, LEAVE_BEHIND, NO_MEMORY, NOT_FOUND, REMOTE, TOO_LARGE, FetchState, Job, JoinOutcome, Queue, append, ask_to_leave,
     drop, engine_new, engine_prepare, job_free, pop, pull, push, run,
 )
 
-cdef double SLICE = 0.05         # seconds between two looks for signals
+cdef double POLL_INTERVAL_S = 0.05         # seconds between two looks for signals
 cdef double CLOSE_GRACE = 0.15   # seconds that close() waits for the thread
 
 REASONS = {REMOTE: "remote", NOT_FOUND: "not_found", TOO_LARGE: "too_large", NO_MEMORY: "no_memory"}
@@ -116,7 +116,7 @@ cdef class Fetcher:
         OSError: the thread could not be started.
     """
 
-    cdef Engine *engine
+    cdef FetchState *engine
     cdef pthread_t thread
     cdef bint started
     cdef int pid
@@ -132,7 +132,7 @@ cdef class Fetcher:
         self.pid = getpid()
         self.jobs = {}
         self.engine = engine_new(max_connections, attempts, timeout, max_bytes, capacity or 4 * max_connections)
-        self.engine.dice = int.from_bytes(os.urandom(8))
+        self.engine.rng_state = int.from_bytes(os.urandom(8))
         http, https, no_proxy = (os.fsencode(value) for value in proxies())
         for scheme, proxy in enumerate((http, https)):
             self.engine.proxies[scheme] = <char *>calloc(1, len(proxy) + 1)
@@ -163,7 +163,7 @@ cdef class Fetcher:
 
     def submit(self, list jobs) -> bool:
         """Lets (tag, url) pairs in, waiting outside the GIL for room. False once the Fetcher was closed."""
-        cdef Engine *engine = self.engine
+        cdef FetchState *engine = self.engine
         cdef Queue queue = Queue(NULL, NULL)
         cdef uint64_t number
         cdef bint closed
@@ -192,7 +192,7 @@ cdef class Fetcher:
             A list, empty after the time-out, of (tag, status, body, error): the HTTP status (0: no answer), and either
             the body, bytes-like, or (reason, text) with a reason of stats()["failures"]. None once it was closed.
         """
-        cdef Engine *engine = self.engine
+        cdef FetchState *engine = self.engine
         cdef double deadline = dg_now() + timeout, left
         cdef Queue queue = Queue(NULL, NULL)
         cdef Job *job
@@ -201,10 +201,10 @@ cdef class Fetcher:
         while True:
             left = deadline - dg_now()
             with nogil:
-                closed = pull(engine, &queue, min(left, SLICE))
+                closed = pull(engine, &queue, min(left, POLL_INTERVAL_S))
             if closed:
                 return None
-            if queue.first != NULL or left <= SLICE:
+            if queue.first != NULL or left <= POLL_INTERVAL_S:
                 break
             PyErr_CheckSignals()
         results = []
@@ -249,7 +249,7 @@ cdef class Fetcher:
             self.jobs.clear()
 
     cdef void leave(self) noexcept:
-        cdef Leave way
+        cdef JoinOutcome way
         with nogil:
             way = ask_to_leave(self.engine, dg_now() + CLOSE_GRACE)
             if way == JOIN:

@@ -15,14 +15,14 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 
 from datago._threads cimport pthread_mutex_lock, pthread_mutex_unlock
-from datago.net._transfers cimport NO_MEMORY, Engine, Job, Slot
+from datago.net._transfers cimport NO_MEMORY, FetchState, Job, Slot
 
 cdef size_t FIRST = 64 << 10   # bytes that a body begins with; each time it is full it grows to twice that
 cdef size_t OWN = 64 << 20
 cdef size_t LARGE = 128 << 20
 
 
-cdef size_t beyond(Engine *engine, size_t capacity) noexcept nogil:
+cdef size_t beyond(FetchState *engine, size_t capacity) noexcept nogil:
     """Bytes above a slot's own part."""
     cdef size_t own = max(FIRST, OWN // engine.slot_count)
     return capacity - own if capacity > own else 0
@@ -32,7 +32,7 @@ cdef bint takes_common_room(Slot *slot) noexcept nogil:
     return beyond(slot.engine, slot.job.capacity) > 0
 
 
-cdef bint reader_is_behind(Engine *engine) noexcept nogil:
+cdef bint reader_is_behind(FetchState *engine) noexcept nogil:
     cdef bint behind
     pthread_mutex_lock(&engine.lock)
     behind = engine.held > <size_t>HELD
@@ -40,7 +40,7 @@ cdef bint reader_is_behind(Engine *engine) noexcept nogil:
     return behind
 
 
-cdef bint fits(Engine *engine, Job *job, size_t capacity, bint may_go_ahead) noexcept nogil:
+cdef bint fits(FetchState *engine, Job *job, size_t capacity, bint may_go_ahead) noexcept nogil:
     """Whether a body may grow to `capacity` now. It may be the one ahead from then on."""
     cdef size_t more = beyond(engine, capacity) - beyond(engine, job.capacity)
     if more == 0 or job == engine.ahead:
@@ -68,7 +68,7 @@ cdef bint grow(Slot *slot, size_t size) noexcept nogil:
     return resize(slot.engine, job, size)
 
 
-cdef bint resize(Engine *engine, Job *job, size_t capacity) noexcept nogil:
+cdef bint resize(FetchState *engine, Job *job, size_t capacity) noexcept nogil:
     cdef void *data = realloc(job.data, capacity)
     if data == NULL:
         job.verdict = NO_MEMORY
@@ -79,7 +79,7 @@ cdef bint resize(Engine *engine, Job *job, size_t capacity) noexcept nogil:
     return True
 
 
-cdef Slot *next_to_resume(Engine *engine) noexcept nogil:
+cdef Slot *next_to_resume(FetchState *engine) noexcept nogil:
     cdef Slot *slot
     cdef Slot *longest = NULL
     cdef int i
@@ -103,14 +103,14 @@ cdef void no_longer_waiting(Slot *slot) noexcept nogil:
     slot.wanted = 0
 
 
-cdef void leave_room(Engine *engine, Job *job) noexcept nogil:
+cdef void leave_room(FetchState *engine, Job *job) noexcept nogil:
     if job == engine.ahead:
         engine.ahead = NULL
     else:
         engine.large -= beyond(engine, job.capacity)
 
 
-cdef void forget(Engine *engine, Job *job) noexcept nogil:
+cdef void forget(FetchState *engine, Job *job) noexcept nogil:
     leave_room(engine, job)
     free(job.data)
     job.data, job.size, job.capacity = NULL, 0, 0

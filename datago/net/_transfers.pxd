@@ -28,7 +28,7 @@ cdef struct Job:
 
 cdef struct Slot:
     CURL *easy
-    Engine *engine
+    FetchState *engine
     Job *job               # NULL: the slot is free
     int hops               # redirects followed
     bint secure            # https so far
@@ -57,7 +57,7 @@ cdef extern from "<poll.h>" nogil:
     int poll(pollfd *fds, unsigned long count, int timeout)
     const short POLLIN, POLLOUT, POLLERR, POLLHUP
 
-cdef struct Engine:
+cdef struct FetchState:
     CURLM *multi
     CURL *model            # what all handles are copied from
     int wake[2]            # a pipe; a byte in it wakes the thread
@@ -67,7 +67,7 @@ cdef struct Engine:
     double timeout
     uint64_t max_bytes
     char *proxies[2]       # for http and https; empty: none
-    uint64_t dice          # state of the generator of jitter
+    uint64_t rng_state          # state of the generator of jitter
     # the thread's own:
     pollfd *sockets        # what libcurl waits for; the first is the pipe
     pollfd *ready          # room for as many
@@ -89,16 +89,16 @@ cdef struct Engine:
     bint closing, left
     int owners             # the Fetcher and the thread; the last one frees
 
-cdef enum Leave:
+cdef enum JoinOutcome:
     JOIN, LEAVE_BEHIND, NOT_MINE
 
-cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL
-cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1
-cdef void *run(void *argument) noexcept nogil          # the thread; it owns a share of the Engine
-cdef void drop(Engine *engine) noexcept nogil          # one of the owners goes; the last one frees
-cdef bint push(Engine *engine, Queue *jobs) noexcept nogil
-cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil
-cdef Leave ask_to_leave(Engine *engine, double deadline) noexcept nogil
+cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL
+cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1
+cdef void *run(void *argument) noexcept nogil          # the thread; it owns a share of the FetchState
+cdef void drop(FetchState *engine) noexcept nogil          # one of the owners goes; the last one frees
+cdef bint push(FetchState *engine, Queue *jobs) noexcept nogil
+cdef bint pull(FetchState *engine, Queue *jobs, double timeout) noexcept nogil
+cdef JoinOutcome ask_to_leave(FetchState *engine, double deadline) noexcept nogil
 
 
 cdef inline void append(Queue *queue, Job *job) noexcept nogil:

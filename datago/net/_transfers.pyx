@@ -106,7 +106,7 @@ cdef bint expect(Slot *slot) noexcept nogil:
 
 cdef int on_socket(CURL *easy, int socket, int what, void *argument, void *own) noexcept nogil:
     """libcurl waits for something else at a socket than before."""
-    cdef Engine *engine = <Engine *>argument
+    cdef FetchState *engine = <FetchState *>argument
     cdef int i = 0
     while i < engine.socket_count and engine.sockets[i].fd != socket:
         i += 1
@@ -125,7 +125,7 @@ cdef int on_socket(CURL *easy, int socket, int what, void *argument, void *own) 
     return 0
 
 
-cdef bint make_room(Engine *engine) noexcept nogil:
+cdef bint make_room(FetchState *engine) noexcept nogil:
     cdef int room = 2 * engine.socket_room + 16
     cdef void *sockets = realloc(engine.sockets, room * sizeof(pollfd))
     if sockets != NULL:
@@ -140,7 +140,7 @@ cdef bint make_room(Engine *engine) noexcept nogil:
 
 
 cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogil:
-    (<Engine *>argument).timer = 0 if milliseconds < 0 else dg_now() + 0.001 * milliseconds
+    (<FetchState *>argument).timer = 0 if milliseconds < 0 else dg_now() + 0.001 * milliseconds
     return 0
 
 
@@ -151,7 +151,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
 
     Each goes by a handle of its own: libcurl 7.83 to 8.1 keeps pointers into the head of the answer before (curl/curl#11101).
     """
-    cdef Engine *engine = slot.engine
+    cdef FetchState *engine = slot.engine
     cdef bint secure = begins(url, "https://")
     cdef CURL *before = slot.easy
     cdef CURLMcode failed
@@ -200,7 +200,7 @@ cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
 
 cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noexcept nogil:
     """Good, to be tried again, or failed for good: in each case the slot is free again."""
-    cdef Engine *engine = slot.engine
+    cdef FetchState *engine = slot.engine
     cdef Job *job = slot.job
     cdef bint passing = False  # what may pass by itself
     cdef curl_off_t wait = 0
@@ -256,7 +256,7 @@ cdef bint may_pass(CURLcode result) noexcept nogil:
             or result == CURLE_WEIRD_SERVER_REPLY or result == CURLE_UNSUPPORTED_PROTOCOL)
 
 
-cdef double backoff(Engine *engine, int attempt) noexcept nogil:
+cdef double backoff(FetchState *engine, int attempt) noexcept nogil:
     """Seconds to wait after attempt 1, 2 …: twice as long each time, of which the second half is up to chance.
 
     So waits grow for certain, and those who failed together come back apart."""
@@ -264,14 +264,14 @@ cdef double backoff(Engine *engine, int attempt) noexcept nogil:
     while attempt > 1 and wait < LONGEST_WAIT:
         attempt -= 1
         wait *= 2
-    engine.dice = engine.dice * 6364136223846793005ULL + 1442695040888963407ULL
-    return min(wait, LONGEST_WAIT) * (0.5 + 0.5 * (<double>(engine.dice >> 11) / (<uint64_t>1 << 53)))
+    engine.rng_state = engine.rng_state * 6364136223846793005ULL + 1442695040888963407ULL
+    return min(wait, LONGEST_WAIT) * (0.5 + 0.5 * (<double>(engine.rng_state >> 11) / (<uint64_t>1 << 53)))
 
 
 # ---- the thread -----------------------------------------------------------------------------------------------------
 
 cdef void *run(void *argument) noexcept nogil:
-    cdef Engine *engine = <Engine *>argument
+    cdef FetchState *engine = <FetchState *>argument
     cdef pollfd *socket
     cdef int i, wait, count
     cdef char drained[64]
@@ -306,7 +306,7 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-cdef bint turn(Engine *engine, int socket, int events) noexcept nogil:
+cdef bint turn(FetchState *engine, int socket, int events) noexcept nogil:
     """Lets libcurl work on a socket, and sees to the transfers that ended by it. True if there were any."""
     cdef CURLMsg *message
     cdef Slot *slot
@@ -323,7 +323,7 @@ cdef bint turn(Engine *engine, int socket, int events) noexcept nogil:
     return ended
 
 
-cdef int go_on(Engine *engine) noexcept nogil:
+cdef int go_on(FetchState *engine) noexcept nogil:
     """Begins what can be begun. Returns the milliseconds in which to look again; -1: the thread shall leave."""
     cdef double next_due
     cdef bint closing
@@ -346,7 +346,7 @@ cdef int go_on(Engine *engine) noexcept nogil:
     return max(0, <int>(1000 * (next_due - dg_now()) + 0.999))
 
 
-cdef double fill_slots(Engine *engine) noexcept nogil:
+cdef double fill_slots(FetchState *engine) noexcept nogil:
     """Gives jobs to free slots, retries first. Returns when the next retry is due."""
     cdef double now = dg_now(), next_due = now + 60
     cdef Slot *slot = engine.slots
@@ -371,7 +371,7 @@ cdef double fill_slots(Engine *engine) noexcept nogil:
     return next_due
 
 
-cdef Job *due_retry(Engine *engine, double now, double *next_due) noexcept nogil:
+cdef Job *due_retry(FetchState *engine, double now, double *next_due) noexcept nogil:
     cdef Job **link = &engine.retries
     cdef Job *job
     while link[0] != NULL:
@@ -384,7 +384,7 @@ cdef Job *due_retry(Engine *engine, double now, double *next_due) noexcept nogil
     return NULL
 
 
-cdef void resume_paused(Engine *engine) noexcept nogil:
+cdef void resume_paused(FetchState *engine) noexcept nogil:
     """Lets those go on for whom there is room now."""
     cdef Slot *slot
     cdef CURLcode result
@@ -400,7 +400,7 @@ cdef void resume_paused(Engine *engine) noexcept nogil:
             end(slot, result, NULL)
 
 
-cdef void give_up_silent(Engine *engine) noexcept nogil:
+cdef void give_up_silent(FetchState *engine) noexcept nogil:
     """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
     cdef double now = dg_now(), length = RATE_SPANS * engine.timeout
     cdef bint crowded = engine.paused and not reader_is_behind(engine)
@@ -425,7 +425,7 @@ cdef void give_up_silent(Engine *engine) noexcept nogil:
 
 # ---- the other side's way in and out -----------------------------------------------------------------------------
 
-cdef bint push(Engine *engine, Queue *jobs) noexcept nogil:
+cdef bint push(FetchState *engine, Queue *jobs) noexcept nogil:
     """Moves jobs into the engine as there is room. True if it was closed."""
     cdef bint wake, closed
     pthread_mutex_lock(&engine.lock)
@@ -444,11 +444,11 @@ cdef bint push(Engine *engine, Queue *jobs) noexcept nogil:
     return closed
 
 
-cdef void wake_thread(Engine *engine) noexcept nogil:
+cdef void wake_thread(FetchState *engine) noexcept nogil:
     cdef ssize_t _ignored = write(engine.wake[1], b"", 1)  # a full pipe wakes as well
 
 
-cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil:
+cdef bint pull(FetchState *engine, Queue *jobs, double timeout) noexcept nogil:
     """Moves what is done out of the engine. True if it was closed."""
     cdef double deadline = dg_now() + timeout
     cdef Job *job
@@ -472,7 +472,7 @@ cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil:
     return closed
 
 
-cdef Leave ask_to_leave(Engine *engine, double deadline) noexcept nogil:
+cdef JoinOutcome ask_to_leave(FetchState *engine, double deadline) noexcept nogil:
     """Waits until the thread has left, up to `deadline`. Says what to do about it: only the first who asks may."""
     cdef bint first, left
     pthread_mutex_lock(&engine.lock)
@@ -489,9 +489,9 @@ cdef Leave ask_to_leave(Engine *engine, double deadline) noexcept nogil:
 
 # ---- birth and death ------------------------------------------------------------------------------------------------
 
-cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL:
+cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL:
     """With one owner, the caller. MemoryError, or OSError for want of descriptors."""
-    cdef Engine *engine = <Engine *>calloc(1, sizeof(Engine))
+    cdef FetchState *engine = <FetchState *>calloc(1, sizeof(FetchState))
     cdef int i
     if engine == NULL:
         raise MemoryError
@@ -526,7 +526,7 @@ cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_by
     return engine
 
 
-cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1:
+cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1:
     """What all transfers have in common. The strings are copied; an empty ca_file leaves libcurl its own."""
     cdef long connect = max(<long>1, <long>(1000 * min(engine.timeout, CONNECT_TIMEOUT)))
     cdef CURL *easy = engine.model
@@ -545,7 +545,7 @@ cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_p
     return 0
 
 
-cdef void curl_down(Engine *engine) noexcept nogil:
+cdef void curl_down(FetchState *engine) noexcept nogil:
     """Everything that is libcurl's. May wait for a name server."""
     cdef int i
     for i in range(engine.slot_count):
@@ -557,7 +557,7 @@ cdef void curl_down(Engine *engine) noexcept nogil:
         curl_multi_cleanup(engine.multi)
 
 
-cdef void drop(Engine *engine) noexcept nogil:
+cdef void drop(FetchState *engine) noexcept nogil:
     cdef bint last
     cdef int i
     pthread_mutex_lock(&engine.lock)

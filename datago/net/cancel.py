@@ -6,18 +6,18 @@ import time
 from datago.errors import SourceOSError
 from datago.threads import start_thread
 
-SLICE = 0.1  # seconds between two looks at `stop`
+POLL_INTERVAL_S = 0.1  # seconds between two looks at `stop`
 
 
 class Stopped(Exception):
     """`stop` was seen: the stream ends where it is, and nobody is to blame."""
 
 
-class Lull(Exception):
+class ReadIdle(Exception):
     """Nothing came within the caller's patience: no fault, and nothing is lost by asking again."""
 
 
-class Fault(Exception):
+class TransferError(Exception):
     """What went wrong in one attempt.
 
     Attributes:
@@ -50,17 +50,17 @@ def pause(seconds, stop):
         left = end - time.monotonic()
         if left <= 0:
             return
-        time.sleep(min(left, SLICE))
+        time.sleep(min(left, POLL_INTERVAL_S))
 
 
-def apart(call, stop, timeout, what):
+def run_in_thread(call, stop, timeout, what):
     """`call()`, in a thread of its own that is left to itself if `stop` or the time-out comes first.
 
     For what cannot be broken off: name lookups, and libraries that do their own networking.
 
     Raises:
         Stopped: told to stop.
-        Fault: no result within `timeout` seconds. What `call` raises is raised here too.
+        TransferError: no result within `timeout` seconds. What `call` raises is raised here too.
     """
     results = queue.SimpleQueue()
 
@@ -70,20 +70,20 @@ def apart(call, stop, timeout, what):
         except Exception as error:
             results.put((None, error))
         except BaseException as error:  # a library's own way to end a task is nothing to end ours by
-            results.put((None, Fault(f"{type(error).__name__}: {error}")))
+            results.put((None, TransferError(f"{type(error).__name__}: {error}")))
 
     try:
         start_thread(run, "datago apart")
     except SourceOSError as error:
-        raise Fault(error.strerror) from None
+        raise TransferError(error.strerror) from None
     end = time.monotonic() + timeout
     while True:
         check(stop)
         try:
-            value, raised = results.get(timeout=SLICE)
+            value, raised = results.get(timeout=POLL_INTERVAL_S)
         except queue.Empty:
             if time.monotonic() >= end:
-                raise Fault(f"{what} took longer than {timeout:g} s") from None
+                raise TransferError(f"{what} took longer than {timeout:g} s") from None
             continue
         if raised:
             raise raised

@@ -15,7 +15,7 @@ from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from datago.errors import SourceValueError
-from datago.net.cancel import SLICE, Fault, Lull, apart, check
+from datago.net.cancel import POLL_INTERVAL_S, ReadIdle, TransferError, check, run_in_thread
 from datago.net.response import BUFFER, Response
 from datago.net.url import Url
 
@@ -23,13 +23,13 @@ CONNECT_TIMEOUT = 10.0  # for each address of a host, and for finding them
 
 
 class Wire(io.RawIOBase):
-    """A connected socket as a raw reader: it looks at `stop` every SLICE, and gives up after `timeout` seconds of silence."""
+    """A connected socket as a raw reader: it looks at `stop` every POLL_INTERVAL_S, and gives up after `timeout` seconds of silence."""
 
     def __init__(self, sock, stop, timeout):
         self._sock, self._stop, self._timeout = sock, stop, timeout
         self._line_end = None
-        self.patience = None  # seconds after which silence raises Lull instead; only where a read has nothing to lose
-        sock.settimeout(SLICE)
+        self.patience = None  # seconds after which silence raises ReadIdle instead; only where a read has nothing to lose
+        sock.settimeout(POLL_INTERVAL_S)
 
     def readable(self):
         return True
@@ -46,21 +46,21 @@ class Wire(io.RawIOBase):
         while True:
             check(self._stop)
             if self._line_end is not None and time.monotonic() > self._line_end:
-                raise Fault(f"a head did not come to its end within {3 * self._timeout:g} s")
+                raise TransferError(f"a head did not come to its end within {3 * self._timeout:g} s")
             try:
                 return self._sock.recv_into(view)
             except TimeoutError:
                 if self.patience is not None and time.monotonic() - start >= self.patience:
-                    raise Lull from None
+                    raise ReadIdle from None
                 if time.monotonic() - start >= self._timeout:
-                    raise Fault(f"nothing came for {self._timeout:g} s") from None
+                    raise TransferError(f"nothing came for {self._timeout:g} s") from None
             except OSError as error:
                 raise _fault(error) from None
 
     def settle(self):
         """Lets the server close first, as it was asked to, for a moment: it then counts no connection more than we hold."""
         with contextlib.suppress(OSError):
-            end = time.monotonic() + SLICE
+            end = time.monotonic() + POLL_INTERVAL_S
             while self._sock.recv(BUFFER) and time.monotonic() < end:
                 pass
 
@@ -73,7 +73,7 @@ def exchange(url, headers, stop, timeout):
     """Sends one GET and reads the head of the answer. One connection each: a shard is long, and a retry wants a fresh one.
 
     Raises:
-        Fault: no connection, no answer, not HTTP.
+        TransferError: no connection, no answer, not HTTP.
         Stopped: `stop` was seen.
     """
     proxy = _proxy(url)
@@ -84,7 +84,7 @@ def exchange(url, headers, stop, timeout):
             _send(sock, f"CONNECT {url.host}:{url.port} HTTP/1.1", {"Host": f"{url.host}:{url.port}", **_login(proxy, "Proxy-")})
             response = Response(Wire(_Borrowed(sock), stop, timeout))
             if response.status != 200:
-                raise Fault(f"the proxy {proxy.place} answered {response.status}", retry=response.status >= 500)
+                raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=response.status >= 500)
         if url.scheme == "https":
             sock = _secure(sock, url.host, stop, timeout)
         plain_proxy = proxy and url.scheme == "http"
@@ -116,7 +116,7 @@ def _fault(error, proxy=None):
     text = getattr(error, "verify_message", "") or error.strerror or str(error) or type(error).__name__
     if proxy:
         text += f" (through the proxy {proxy.place})"
-    return Fault(text, retry=not isinstance(error, ssl.SSLCertVerificationError))
+    return TransferError(text, retry=not isinstance(error, ssl.SSLCertVerificationError))
 
 
 def _send(sock, line, headers):
@@ -134,7 +134,7 @@ def _connect(url, stop, timeout):
         return socket.getaddrinfo(url.host.encode(), url.port, type=socket.SOCK_STREAM)  # of a str it would raise UnicodeError
 
     last = None
-    for family, kind, protocol, _, address in apart(resolve, stop, timeout, "the name lookup"):
+    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "the name lookup"):
         sock = None
         try:
             sock = socket.socket(family, kind, protocol)
@@ -160,7 +160,7 @@ def _wait_connected(sock, stop, timeout):
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
     start = time.monotonic()
-    while not poll.poll(SLICE * 1000):
+    while not poll.poll(POLL_INTERVAL_S * 1000):
         check(stop)
         if time.monotonic() - start >= timeout:
             raise OSError(errno.ETIMEDOUT, f"no connection within {timeout:g} s")
@@ -183,7 +183,7 @@ def _tls():
 
 def _secure(sock, host, stop, timeout):
     """The socket, with TLS on it. The handshake goes on where a slice of waiting broke it off."""
-    sock.settimeout(SLICE)
+    sock.settimeout(POLL_INTERVAL_S)
     try:
         secure = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except ValueError as error:  # an SSLError is one too

@@ -7,7 +7,7 @@ import time
 from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
-from datago.net.cancel import Fault, pause
+from datago.net.cancel import TransferError, pause
 from datago.net.connection import exchange
 from datago.net.url import Url, bare
 from datago.threads import OwnLock
@@ -48,7 +48,7 @@ class HttpObject:
         """Connects, and asks for what follows `position`.
 
         Raises:
-            Fault: no answer, or one that is not the wanted bytes.
+            TransferError: no answer, or one that is not the wanted bytes.
         """
         self.disconnect()
         url, response = self.follow(self._resume_headers())
@@ -68,7 +68,7 @@ class HttpObject:
             raise self._refused(url, response)
 
     def readinto(self, view, patience=None):
-        """Fills the front of `view`; returns the number of bytes, 0 at the end. Raises Lull after `patience` seconds of silence."""
+        """Fills the front of `view`; returns the number of bytes, 0 at the end. Raises ReadIdle after `patience` seconds of silence."""
         if self._response is None:
             return 0
         count = self._response.readinto(view, patience)
@@ -111,14 +111,14 @@ class HttpObject:
             else:
                 secret = {}
             if target in seen or len(seen) > HOPS:
-                raise Fault("redirected in a circle" if target in seen else f"more than {HOPS} redirects", retry=False)
+                raise TransferError("redirected in a circle" if target in seen else f"more than {HOPS} redirects", retry=False)
             url = target
 
     def _check_range(self, response):
         found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position:
             self._ranges = False
-            raise Fault(f"asked for the bytes from {self.position} on, the server sent others")
+            raise TransferError(f"asked for the bytes from {self.position} on, the server sent others")
         self._check_unchanged(response, None if found[2] == "*" else int(found[2]))
 
     def _check_unchanged(self, response, size):
@@ -128,7 +128,7 @@ class HttpObject:
         else:
             same = not self._modified or not modified or self._modified == modified
         if not same or None not in (size, self.size) and size != self.size:
-            raise Fault("changed while it was read", retry=False)
+            raise TransferError("changed while it was read", retry=False)
         self.size = size if self.size is None else self.size
         self.checked = self.checked or response.checked
 
@@ -139,18 +139,18 @@ class HttpObject:
             view = scratch[:left]
             count = response.readinto(view)
             if not count:
-                raise Fault("the body ended before the place where the last one broke off")
+                raise TransferError("the body ended before the place where the last one broke off")
             tail = _tail(tail, view, count)
             left -= count
         if tail != self._tail:
-            raise Fault("changed while it was read", retry=False)
+            raise TransferError("changed while it was read", retry=False)
 
     def _check_over(self, response):
         """416: nothing follows what was read. That is the end if the object is no longer than that."""
         found = re.fullmatch(r"bytes \*/(\d{1,18})", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position or self.size not in (None, self.position):
             self._ranges = False
-            raise Fault(f"asked for the bytes from {self.position} on, the server has none")
+            raise TransferError(f"asked for the bytes from {self.position} on, the server has none")
         self.size, self.checked = self.position, True
         self.disconnect()
 
@@ -164,11 +164,11 @@ class HttpObject:
             text += " (if the url is signed, it may have expired)"
         wait = _retry_after(response.headers.get("retry-after")) if retry else None
         if wait is not None and wait > LONGEST_RETRY_AFTER:
-            return Fault(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
+            return TransferError(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
         if wait is not None:
             with _lock():
                 _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
-        return Fault(text, retry=retry, paced=wait is not None, status=status)
+        return TransferError(text, retry=retry, paced=wait is not None, status=status)
 
 
 def _tail(tail, view, count):
@@ -198,7 +198,7 @@ def _retry_after(text):
 def _redirected(url, location):
     """The Url that a Location header means."""
     if not location:
-        raise Fault("redirected to nowhere", retry=False)
+        raise TransferError("redirected to nowhere", retry=False)
     text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
     base = f"{url.scheme}://{url.place}"
     try:
@@ -210,11 +210,11 @@ def _redirected(url, location):
             text = urljoin(base + url.target, text)
         target = Url.parse(text)
     except SourceValueError as error:
-        raise Fault(f"redirected to what is {error}", retry=False) from None
+        raise TransferError(f"redirected to what is {error}", retry=False) from None
     except ValueError:  # urljoin
-        raise Fault(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
+        raise TransferError(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
     if url.scheme == "https" and target.scheme == "http":
-        raise Fault("redirected from https to http: refused", retry=False)
+        raise TransferError("redirected from https to http: refused", retry=False)
     return target
 
 

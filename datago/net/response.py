@@ -3,7 +3,7 @@
 import io
 import re
 
-from datago.net.cancel import Fault
+from datago.net.cancel import TransferError
 
 BUFFER = 32 << 10  # of the reader: heads and small chunks pass through it, larger reads go past it
 LONGEST_LINE = LONGEST_HEAD = 64 << 10  # bytes; of a head with those before it (1xx) and of trailers too
@@ -31,7 +31,7 @@ class Response:
         wire.end_head()
         coding = self.headers.get("transfer-encoding", "identity").strip().lower()
         if coding not in ("chunked", "identity"):
-            raise Fault(f"transfer encoding {coding!r} is not supported", retry=False)
+            raise TransferError(f"transfer encoding {coding!r} is not supported", retry=False)
         self._chunked = coding == "chunked"
         self.length = None if self._chunked else self._content_length()
         self.checked = self._chunked or self.length is not None
@@ -41,23 +41,23 @@ class Response:
     def _line(self, most=LONGEST_LINE):
         line = self._reader.readline(most)
         if not line.endswith(b"\n"):
-            raise Fault("the connection was closed within a line" if len(line) < most else "a line is too long")
+            raise TransferError("the connection was closed within a line" if len(line) < most else "a line is too long")
         return line.decode("latin-1").rstrip("\r\n")
 
     def _head_line(self):
         line = self._line()
         self._room -= len(line) + 2
         if self._room < 0:
-            raise Fault("the head is too long")
+            raise TransferError("the head is too long")
         return line
 
     def _status_line(self):
         if not self._reader.peek(1):
-            raise Fault("the connection was closed without an answer")
+            raise TransferError("the connection was closed without an answer")
         line = self._head_line()
         found = re.fullmatch(r"HTTP/\d(?:\.\d)? +(\d\d\d)(?: (.*))?", line.rstrip(), re.I | re.A)
         if not found:
-            raise Fault(f"the answer is not HTTP: {line[:40]!a}")
+            raise TransferError(f"the answer is not HTTP: {line[:40]!a}")
         return int(found[1]), (found[2] or "").strip()
 
     def _headers(self):
@@ -65,7 +65,7 @@ class Response:
         while line := self._head_line():
             count += 1
             if count > MOST_LINES:
-                raise Fault(f"the head is too long: more than {MOST_LINES} lines")
+                raise TransferError(f"the head is too long: more than {MOST_LINES} lines")
             if line[0] in " \t" and name:  # an old way to break a long value
                 headers[name] += " " + line.strip()
                 continue
@@ -80,15 +80,15 @@ class Response:
         if values == {""}:
             return None
         if len(values) != 1 or not re.fullmatch(r"[0-9]{1,18}", text := values.pop()):
-            raise Fault("the Content-Length is not one number")
+            raise TransferError("the Content-Length is not one number")
         return int(text)
 
     def readinto(self, view, patience=None):
         """Fills the front of `view` with what has come, at least one byte; 0 at the end of the body.
 
         Raises:
-            Fault: the body was cut, or nothing came in time.
-            Lull: nothing came for `patience` seconds.
+            TransferError: the body was cut, or nothing came in time.
+            ReadIdle: nothing came for `patience` seconds.
         """
         if self._chunked and self._left == 0:
             self._patiently(patience, self._reader.peek, 1)  # a line that was begun has to be read to its end
@@ -99,10 +99,10 @@ class Response:
             return self._patiently(patience, self._reader.readinto1, view)
         count = self._patiently(patience, self._reader.readinto1, view[: self._left])
         if not count:
-            raise Fault("a chunk was cut" if self._chunked else f"the body ended {self._left} bytes early")
+            raise TransferError("a chunk was cut" if self._chunked else f"the body ended {self._left} bytes early")
         self._left -= count
         if self._chunked and self._left == 0 and self._line():
-            raise Fault("damaged chunk: it is longer than its size")
+            raise TransferError("damaged chunk: it is longer than its size")
         return count
 
     def _patiently(self, patience, read, argument):
@@ -120,13 +120,13 @@ class Response:
         line = self._line(LONGEST_CHUNK_LINE)
         found = re.fullmatch(r"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(;.*)?", line)
         if not found:
-            raise Fault("damaged chunk: its size is no number")  # what stands there may be of a body with secrets
+            raise TransferError("damaged chunk: its size is no number")  # what stands there may be of a body with secrets
         self._left = int(found[1], 16)
         self._ended = self._left == 0
         while self._ended and (line := self._reader.readline(LONGEST_LINE)).strip():  # trailers say nothing to us
             self._room -= len(line)
             if self._room < 0:
-                raise Fault("the trailers are too long")
+                raise TransferError("the trailers are too long")
         self._wire.end_head()
 
     def settle(self):

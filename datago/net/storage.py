@@ -5,7 +5,7 @@ import re
 import stat
 
 from datago.errors import SourceValueError
-from datago.net.cancel import Fault, Stopped, apart
+from datago.net.cancel import Stopped, TransferError, run_in_thread
 
 READ_AHEAD = 4 << 20  # bytes that fsspec asks for at once
 PATIENCE = 4  # time-outs that one such call, of which nothing is seen on its way, may take
@@ -63,9 +63,9 @@ class FsspecObject:
         self.position, self.size, self.checked = 0, None, True
 
     def open(self):
-        self._file, state = self._apart(self._open)
+        self._file, state = self._run_in_thread(self._open)
         if self._state and state != self._state:
-            raise Fault("changed while it was read", retry=False)
+            raise TransferError("changed while it was read", retry=False)
         size = getattr(self._file, "size", None)  # not every file system's files have one
         self._state, self.size = state, size if isinstance(size, int) and size >= 0 else None
 
@@ -80,9 +80,9 @@ class FsspecObject:
 
     def readinto(self, view, patience=None):  # a call of fsspec shows nothing before it is over
         file = self._file
-        data = self._apart(lambda: bytes(file.read(len(view))))
+        data = self._run_in_thread(lambda: bytes(file.read(len(view))))
         if len(data) > len(view):
-            raise Fault("the storage gave more than it was asked for")
+            raise TransferError("the storage gave more than it was asked for")
         view[: len(data)] = data
         self.position += len(data)
         return len(data)
@@ -93,7 +93,7 @@ class FsspecObject:
 
     close = disconnect
 
-    def _apart(self, call):
+    def _run_in_thread(self, call):
         return _ask(call, self._stop, self._timeout)
 
 
@@ -101,7 +101,7 @@ def find_objects(pattern, stop, timeout):
     """The urls of what matches a pattern with asterisks, sorted.
 
     Raises:
-        Fault: the storage cannot be asked.
+        TransferError: the storage cannot be asked.
     """
 
     def find():
@@ -116,14 +116,14 @@ def find_objects(pattern, stop, timeout):
 def _ask(call, stop, timeout):
     """`call()`, apart; its exceptions become Faults."""
     try:
-        return apart(call, stop, timeout, "the storage's answer")
-    except (Fault, Stopped, SourceValueError):
+        return run_in_thread(call, stop, timeout, "the storage's answer")
+    except (TransferError, Stopped, SourceValueError):
         raise
     except Exception as error:
         name = type(error).__name__
         if name == "FileExpired":
-            raise Fault("changed while it was read", retry=False) from None
-        raise Fault(f"{name}: {error}", retry=not isinstance(error, FINAL) and "Credential" not in name) from None
+            raise TransferError("changed while it was read", retry=False) from None
+        raise TransferError(f"{name}: {error}", retry=not isinstance(error, FINAL) and "Credential" not in name) from None
 
 
 def find_file_system(url):

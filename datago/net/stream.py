@@ -14,7 +14,7 @@ import time
 from urllib.parse import unquote_to_bytes
 
 from datago.errors import RemoteError, SourceValueError, printable, source_os_error
-from datago.net.cancel import Fault, Lull, Stopped, check, pause, watcher
+from datago.net.cancel import ReadIdle, Stopped, TransferError, check, pause, watcher
 from datago.net.http import HttpObject
 from datago.net.storage import FileObject, FsspecObject
 from datago.net.url import redact, scheme_of
@@ -137,9 +137,9 @@ class Stream:
     def resume(self, reason):
         """Says that the end was none: the bytes ask for more. The stream goes on from there, as after any fault."""
         if self._state == "ended" and not self.checked:
-            self._state, self._fault = "open", Fault(reason)
+            self._state, self._fault = "open", TransferError(reason)
         else:
-            raise self._error(Fault(reason))
+            raise self._error(TransferError(reason))
 
     def _next_block(self):
         while True:
@@ -155,14 +155,14 @@ class Stream:
                 if block:
                     self._failures = 0
                 elif self.size is not None and self.position != self.size:
-                    raise Fault(f"it ended after {self.position} of {self.size} bytes")
+                    raise TransferError(f"it ended after {self.position} of {self.size} bytes")
                 return block
-            except Fault as fault:
+            except TransferError as fault:
                 self._back_off(fault)
             except OSError as error:
                 if isinstance(self._source, FileObject):
                     raise source_os_error(error, "shard", self._url) from None
-                self._back_off(Fault(error.strerror or type(error).__name__))
+                self._back_off(TransferError(error.strerror or type(error).__name__))
 
     def _read_block(self):
         """Up to a block of bytes; a fault after the first byte is put off to the next call. Empty at the end."""
@@ -177,9 +177,9 @@ class Stream:
                 filled += count
                 if time.monotonic() - start > LINGER:
                     break
-        except Lull:
+        except ReadIdle:
             pass
-        except Fault as fault:
+        except TransferError as fault:
             if not filled:
                 raise
             self._fault = fault

@@ -110,7 +110,7 @@ static dg_box stored(dg_box box, int orientation, double width, double height)
     }
 }
 
-static int apart(dg_box a, dg_box b, double most)
+static int run_in_thread(dg_box a, dg_box b, double most)
 {
     return fabs(a.x0 - b.x0) > most || fabs(a.y0 - b.y0) > most || fabs(a.x1 - b.x1) > most || fabs(a.y1 - b.y1) > most;
 }
@@ -126,13 +126,13 @@ static void check_boxes(const dg_bucket *buckets, size_t count)
             snprintf(name, sizeof name, "%d", i);
             dg_crop crop = begin(&part, 3, 0, name), other = begin(&bucket, 3, 0, name);
             dg_crop_choose(&crop, &part, width, height);
-            CHECK(!apart(dg_crop_box(&crop, width, height, 1), crop.box, 0));
+            CHECK(!run_in_thread(dg_crop_box(&crop, width, height, 1), crop.box, 0));
             dg_box box = dg_crop_box(&crop, turned ? height : width, turned ? width : height, orientation);
-            CHECK(!apart(box, stored(crop.box, orientation, width, height), 0));
+            CHECK(!run_in_thread(box, stored(crop.box, orientation, width, height), 0));
             /* A mask of half the size has half the box. */
             dg_box half = dg_crop_box(&crop, (turned ? height : width) / 2, (turned ? width : height) / 2, orientation);
             if (width % 2 == 0)
-                CHECK(!apart(half, (dg_box){box.x0 / 2, box.y0 / 2, box.x1 / 2, box.y1 / 2}, 1e-9));
+                CHECK(!run_in_thread(half, (dg_box){box.x0 / 2, box.y0 / 2, box.x1 / 2, box.y1 / 2}, 1e-9));
 
             dg_crop_choose(&other, &bucket, width, height);
             CHECK(other.target.width == dg_bucket_choose(buckets, count, width, height)->width);
@@ -140,12 +140,12 @@ static void check_boxes(const dg_bucket *buckets, size_t count)
             box = dg_box_fit(width, height, other.target.width, other.target.height, other.across, other.down);
             CHECK(!memcmp(&box, &upright, sizeof box));
             box = dg_crop_box(&other, turned ? height : width, turned ? width : height, orientation);
-            CHECK(!apart(box, stored(upright, orientation, width, height), 1e-9));
+            CHECK(!run_in_thread(box, stored(upright, orientation, width, height), 1e-9));
             CHECK(box.x0 >= 0 && box.y0 >= 0);
         }
     /* PIL.ImageOps.fit(…, (100, 100), centering=(0.25, 0.75)) of 400 x 200 and 200 x 400: 25 of 100 pixels, 75 of 100 */
     dg_box wide = dg_box_fit(400, 200, 100, 100, 0.25, 0.75), tall = dg_box_fit(200, 400, 100, 100, 0.25, 0.75);
-    CHECK(!apart(wide, (dg_box){50, 0, 250, 200}, 0) && !apart(tall, (dg_box){0, 150, 200, 350}, 0));
+    CHECK(!run_in_thread(wide, (dg_box){50, 0, 250, 200}, 0) && !run_in_thread(tall, (dg_box){0, 150, 200, 350}, 0));
 }
 
 /* ---- whole pictures: red grows to the right, green downwards ---- */

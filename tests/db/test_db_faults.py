@@ -141,7 +141,7 @@ def test_a_page_that_does_not_come_ends_the_run_behind_the_pages_before(fault): 
 
 
 def test_a_page_that_drips(monkeypatch):
-    monkeypatch.setattr("datago.sources.db.source.SPARE", 0.2)
+    monkeypatch.setattr("datago.sources.db.source.PAGE_MARGIN_S", 0.2)
     with serving([page(record("1"), next="/2"), drip(answer(length=10**6), b" ", 0.02)]) as server:
         start = time.monotonic()
         found, error = drain(DatagoClient(config(server, page_timeout=0.3)))

@@ -240,7 +240,7 @@ def test_many_starts_and_stops_at_once(tmp_path):
 
 ANYWHERE = """
 import threading, time
-FILES = ("/threading.py", "/queue.py", "datago/threads.py", "/lanes.py", "/webdataset.py", "/ledger.py", "/passes.py", "/pages.py", "/api.py")
+FILES = ("/threading.py", "/queue.py", "datago/threads.py", "/shard_readers.py", "webdataset/source.py", "/ledger.py", "/run.py", "/pages.py", "/api.py")
 def run(number):
     '''Stops a pass where a thread of its own is at the line of that number, as a finalizer may. False if there were not so many.'''
     lines, inside = 0, False

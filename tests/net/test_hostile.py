@@ -16,7 +16,7 @@ from test_remote import fails, quick, read  # noqa: F401
 from datago import DatagoClient, SourceError
 from datago.errors import SourceOSError, SourceValueError, source_os_error
 from datago.net import http
-from datago.net.cancel import Fault, apart
+from datago.net.cancel import TransferError, run_in_thread
 from datago.net.json_text import parse_json
 from datago.net.stream import local_path, open_stream
 from datago.net.url import Url, scheme_of
@@ -168,8 +168,8 @@ def test_a_librarys_way_to_end_a_task_ends_nothing_else():
         def call(kind=kind):
             raise kind("enough")
 
-        with pytest.raises(Fault, match=f"{kind.__name__}: enough"):
-            apart(call, lambda: False, 5, "it")
+        with pytest.raises(TransferError, match=f"{kind.__name__}: enough"):
+            run_in_thread(call, lambda: False, 5, "it")
 
 
 def test_files_of_storages_need_no_size():

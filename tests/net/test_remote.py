@@ -471,7 +471,7 @@ def test_redirects_that_are_refused(location):
 
 
 def test_https_to_http_is_refused():
-    with pytest.raises(http.Fault, match="https to http") as caught:
+    with pytest.raises(http.TransferError, match="https to http") as caught:
         http._redirected(Url.parse("https://h/a"), "http://h/a")
     assert not caught.value.retry
     assert str(http._redirected(Url.parse("http://h/a"), "https://h/b")) == "https://h/b"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from datago.errors import SourceOSError, SourceValueError, printable
-from datago.net.cancel import Fault, Stopped
+from datago.net.cancel import Stopped, TransferError
 from datago.net.http import HttpObject, same_place
 from datago.net.json_text import parse_json
 from datago.net.url import Url, bare
@@ -98,7 +98,7 @@ class Api:
                 answer = self._ask(url, what)
             except Stopped:
                 return None
-            except Fault as fault:
+            except TransferError as fault:
                 problem, fatal = f"{self._shown(str(fault))}{_length(url)}", None if fault.retry else SourceOSError
             else:
                 if answer.status == 200:
@@ -125,7 +125,7 @@ class Api:
         raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempts}); from {bare(url)}")
 
     def _ask(self, url, what):
-        """One attempt. Raises Fault, Stopped, SourceValueError."""
+        """One attempt. Raises TransferError, Stopped, SourceValueError."""
         try:
             request = HttpObject(url, self._key, self._user_agent, self._stopped.is_set, self._timeout, "Token")
         except ValueError as error:
@@ -139,7 +139,7 @@ class Api:
         except TooLong:
             if response.status == 200:
                 raise SourceValueError(f"{what}: more than {most} bytes, too many for what was asked; from {bare(url)}") from None
-        except Fault:
+        except TransferError:
             if response.status == 200:
                 raise  # of a refusal what came is enough
         finally:
@@ -177,7 +177,7 @@ class Api:
 
 
 def _blocks(response):
-    """The body as it comes. Raises Fault where it is cut."""
+    """The body as it comes. Raises TransferError where it is cut."""
     block = memoryview(bytearray(BLOCK))
     while count := response.readinto(block):
         yield bytes(block[:count])
@@ -192,13 +192,13 @@ def _limited(blocks, most):
 
 
 def _inflated(blocks, response):
-    """The blocks without their content coding, none longer than BLOCK. Raises Fault where they are damaged or end early."""
+    """The blocks without their content coding, none longer than BLOCK. Raises TransferError where they are damaged or end early."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):
         yield from blocks
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Fault(f"content coding {printable(coding[:40])!r}, asked for was gzip or deflate", retry=False)
+        raise TransferError(f"content coding {printable(coding[:40])!r}, asked for was gzip or deflate", retry=False)
     machine = None
     for block in blocks:
         while block and (machine is None or not machine.eof or block[:1] == b"\x1f"):  # else it is padding behind the end
@@ -208,12 +208,12 @@ def _inflated(blocks, response):
             try:
                 yield machine.decompress(block, BLOCK)
             except zlib.error:
-                raise Fault(f"damaged {coding} body") from None
+                raise TransferError(f"damaged {coding} body") from None
             block = machine.unconsumed_tail or machine.unused_data
     if machine is not None and not machine.eof:
         yield machine.flush()  # what a call held back for its length; there is no input left
     if machine is not None and not machine.eof:
-        raise Fault(f"the {coding} body ended early")
+        raise TransferError(f"the {coding} body ended early")
 
 
 def _length(url):

@@ -16,7 +16,7 @@ from datago.sources.db.window import BEGINNING
 from datago.threads import Bell, start_thread
 
 # There is taken to be no more when so many draws in a row bring nothing new, and so many records of them, or nothing at all by chance.
-BARREN, KNOWN, EMPTY = 8, 64, 64
+MAX_EMPTY_DRAWS, KNOWN, EMPTY = 8, 64, 64
 LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
 NOT_FILTERS = ("fields", "page_size", "return_latents")
 
@@ -204,8 +204,8 @@ class Pages:
     def _random(self):
         """Draws again and again until that brings nothing new."""
         known, barren, repeated, empty, number = set(), 0, 0, 0, 0
-        draws, dice = Draws(self._config.page_size, self._counted()), random.Random()
-        while (barren < BARREN or repeated < KNOWN) and empty < EMPTY:
+        draws, rng_state = Draws(self._config.page_size, self._counted()), random.Random()
+        while (barren < MAX_EMPTY_DRAWS or repeated < KNOWN) and empty < EMPTY:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
             if answer is None:
@@ -220,12 +220,12 @@ class Pages:
             known |= fresh.keys()
             # The server draws for each stream alike: whose an image is, its id says.
             mine = [record for name, record in fresh.items() if zlib.crc32(name.encode()) % self._config.streams == self._config.stream]
-            dice.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
+            rng_state.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
             if mine:
                 yield mine, answer[2]
             empty = 0 if answer[0] or whole else empty + 1
             barren = 0 if fresh else barren + (not empty)
-            repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // BARREN if whole else 0)
+            repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // MAX_EMPTY_DRAWS if whole else 0)
 
 
 def _cursor(url):

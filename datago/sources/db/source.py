@@ -16,7 +16,7 @@ from datago.sources.db.window import Window
 
 log = logging.getLogger("datago.source")
 
-SPARE = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
+PAGE_MARGIN_S = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
 PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
 NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
 
@@ -96,7 +96,7 @@ class DbSource:
         if config.random_sampling and config.resume:
             raise SourceValueError(NO_ORDER)
         api = open_api(config)
-        patience = environment.attempts() * (config.page_timeout + SPARE)
+        patience = environment.attempts() * (config.page_timeout + PAGE_MARGIN_S)
         self._pages = Pages(api, config, parameters(config), patience)
 
     def stop(self):
@@ -138,11 +138,11 @@ class DbSource:
             elif not self._downloading:
                 self._next_page(0.1)
         if self._pages.error is not None:
-            raise self._explained(self._pages.error)
+            raise self._add_context(self._pages.error)
         if self._page_number == 0 and not self._stopped and not self._config.resume:
             log.warning("no image in the database is what the config asks for")
 
-    def _explained(self, error):
+    def _add_context(self, error):
         world_size, streams = self._config.world_size, self._config.streams
         if streams > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
             workers = f" with {streams // world_size} workers each" if streams > world_size else ""
@@ -160,7 +160,7 @@ class DbSource:
         while self._downloading + len(self._jobs) < self._capacity and self._inside < self._most:
             if not self._records and not self._next_page(0):
                 break
-            found = self._understood(*self._records.popleft())
+            found = self._parse_record(*self._records.popleft())
             if found is None:
                 continue
             self._inside += 1
@@ -197,7 +197,7 @@ class DbSource:
         self._ids, self._last_ids = set(), self._ids
         return bool(records)
 
-    def _understood(self, number, record):
+    def _parse_record(self, number, record):
         """The Record, a Failure, or None for one that is passed over."""
         name = None
         try:

@@ -39,7 +39,7 @@ cdef enum:      # why an entry is not a member
     UNSELECTED
     KINDS
 
-cdef enum Fault:
+cdef enum TransferError:
     FINE
     NO_MEMORY
     NOT_TAR
@@ -72,7 +72,7 @@ cdef struct Tar:
     int64_t skip          # bytes to pass over before `state` goes on; the last `padding` of them fill up a tar block
     int64_t padding
     State state
-    Fault fault
+    TransferError fault
     int64_t fault_at
     uint8_t header[BLOCK]  # a header that comes in pieces; the first bytes of what is not a tar
     size_t header_fill

@@ -39,7 +39,7 @@ cdef size_t field_length(const uint8_t *field, size_t width) noexcept nogil:
     return width if end == NULL else end - field
 
 
-cdef Fault number(const uint8_t *field, int width, int64_t *value) noexcept nogil:
+cdef TransferError number(const uint8_t *field, int width, int64_t *value) noexcept nogil:
     """A header field in octal, or in GNU's base 256. All blank is 0, as everyone reads it."""
     cdef int i = 0
     value[0] = 0
@@ -64,7 +64,7 @@ cdef Fault number(const uint8_t *field, int width, int64_t *value) noexcept nogi
     return FINE if i == width or field[i] == 0 or field[i] == c' ' else BAD_SIZE
 
 
-cdef Fault decimal(const uint8_t *text, size_t size, int64_t *value) noexcept nogil:
+cdef TransferError decimal(const uint8_t *text, size_t size, int64_t *value) noexcept nogil:
     cdef size_t i
     value[0] = 0
     if size and text[0] == c'-':
@@ -98,7 +98,7 @@ cdef bint sums_up(const uint8_t *header) noexcept nogil:
     return <int64_t>total - 256 * <int64_t>high == stated
 
 
-cdef void fail(Tar *tar, Fault fault, int64_t where) noexcept nogil:
+cdef void fail(Tar *tar, TransferError fault, int64_t where) noexcept nogil:
     tar.fault, tar.fault_at = fault, where
 
 
@@ -110,12 +110,12 @@ cdef void pass_over(Tar *tar, int64_t size) noexcept nogil:
 
 # ---- extended headers -----------------------------------------------------------------------------------------------
 
-cdef Fault read_records(Override *override, const uint8_t *data, size_t size) noexcept nogil:
+cdef TransferError read_records(Override *override, const uint8_t *data, size_t size) noexcept nogil:
     """Pax records, "length key=value\\n" each; length counts all of it. An empty value takes back an earlier one."""
     cdef size_t begin = 0, length, digits, rest, key, value_size
     cdef const uint8_t *text
     cdef const uint8_t *value
-    cdef Fault fault
+    cdef TransferError fault
     while begin < size and data[begin] != 0:
         length = digits = 0
         while digits < min(size - begin, <size_t>8) and c'0' <= data[begin + digits] <= c'9':
@@ -151,7 +151,7 @@ cdef Fault read_records(Override *override, const uint8_t *data, size_t size) no
 
 
 cdef void read_meta(Tar *tar) noexcept nogil:
-    cdef Fault fault = FINE
+    cdef TransferError fault = FINE
     cdef size_t length
     if tar.meta_kind == c'L':
         length = field_length(tar.meta.data, tar.meta.fill) if tar.meta.fill else 0
@@ -215,7 +215,7 @@ cdef void read_regular(Tar *tar, const uint8_t *header, int64_t first, int64_t s
 cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
     cdef int64_t where = tar.offset - BLOCK, size, first
     cdef uint8_t kind = header[156]
-    cdef Fault fault
+    cdef TransferError fault
     if header[0] == 0 and memcmp(header, ZEROS, BLOCK) == 0:
         if tar.loose:
             fail(tar, LOOSE_META, tar.member)

@@ -5,7 +5,7 @@ import re
 from datago.errors import SourceValueError
 from datago.net.url import redact
 
-MOST = 1_000_000  # strings of one pattern
+MAX_SHARDS = 1_000_000  # strings of one pattern
 DEEPEST = 50  # groups within groups
 NUMBERS = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?\n?")
 LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?\n?")
@@ -29,7 +29,7 @@ def expand(pattern):
 
 
 def check(pattern):
-    """Raises SourceValueError if the braces of `pattern` do not pair, or if it stands for more than MOST strings."""
+    """Raises SourceValueError if the braces of `pattern` do not pair, or if it stands for more than MAX_SHARDS strings."""
     depth = 0
     for sign in re.findall("[{}]", pattern):
         depth += 1 if sign == "{" else -1
@@ -38,8 +38,8 @@ def check(pattern):
     if depth:
         raise SourceValueError(f"{redact(pattern)}: its braces do not pair, or are within one another too deep")
     count = _count(pattern)
-    if count > MOST:
-        raise SourceValueError(f"{redact(pattern)}: stands for too many urls, {MOST} are the most")
+    if count > MAX_SHARDS:
+        raise SourceValueError(f"{redact(pattern)}: stands for too many urls, {MAX_SHARDS} are the most")
 
 
 def _count(pattern):
@@ -52,14 +52,14 @@ def _count(pattern):
         elif sign == "}":
             depth -= 1
             if depth == 0:
-                total = min(total * _count_group(pattern[start:place]), 2 * MOST)
+                total = min(total * _count_group(pattern[start:place]), 2 * MAX_SHARDS)
     return total
 
 
 def _count_group(group):
     if numbers := NUMBERS.fullmatch(group):
         if max(map(len, filter(None, numbers.groups()))) > 18:
-            return 2 * MOST
+            return 2 * MAX_SHARDS
         return len(_range(numbers))
     if letters := LETTERS.fullmatch(group):
         return abs(ord(letters[1]) - ord(letters[2])) + 1

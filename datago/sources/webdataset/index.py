@@ -12,7 +12,7 @@ from datago.net.json_text import parse_json
 from datago.net.stream import read_whole
 from datago.net.url import Url, redact, scheme_of
 
-MOST = 1 << 28  # bytes of an index; a million shards take a hundred millions
+MAX_INDEX_BYTES = 1 << 28  # bytes of an index; a million shards take a hundred millions
 
 
 def sample_counts(index, shards, options):
@@ -34,7 +34,7 @@ def sample_counts(index, shards, options):
     if options["token"] and not any(_host(shard) == host for shard in shards):
         options = {**options, "token": ""}
     try:
-        known = _by_name(parse_json(read_whole(index, MOST, **options)))
+        known = _by_name(parse_json(read_whole(index, MAX_INDEX_BYTES, **options)))
     except ValueError as error:
         if isinstance(error, SourceValueError):
             raise

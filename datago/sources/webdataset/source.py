@@ -27,7 +27,7 @@ REMOTE_READERS = 8   # what `concurrent_downloads: 0` means
 
 
 class WebDatasetSource:
-    """Reads a Part of the shards, `concurrent_downloads` at a time, each by a lane (see lanes.py).
+    """Reads a Part of the shards, `concurrent_downloads` at a time, each by a lane (see shard_readers.py).
 
     Their samples leave as they arrive; with `ordered` or a common seed in an order that contents and configuration decide: of k
     lanes the j-th reads shards j, j + k, j + 2k …, and each gives one sample in turn. A shard that fails is one failure, after the

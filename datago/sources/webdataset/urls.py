@@ -14,12 +14,12 @@ import os
 import re
 
 from datago.errors import RemoteError, SourceValueError, source_os_error
-from datago.net.cancel import Fault, watcher
+from datago.net.cancel import TransferError, watcher
 from datago.net.storage import find_objects
 from datago.net.stream import local_path
 from datago.net.url import Url, redact, scheme_of
 from datago.sources.names import LITTER
-from datago.sources.webdataset.braces import MOST, check, expand
+from datago.sources.webdataset.braces import MAX_SHARDS, check, expand
 from datago.sources.webdataset.listing import is_listing, list_objects
 
 PATIENCE = 600.0  # seconds for a storage to list what matches; a bucket of millions takes its time
@@ -56,8 +56,8 @@ def shard_urls(value, *, token="", stop=None, **options):
         if not shards:
             raise SourceValueError(f"url {redact(entry)}: no shards there")
         found += shards
-        if len(found) > MOST:
-            raise SourceValueError(f"url: more than {MOST} shards")
+        if len(found) > MAX_SHARDS:
+            raise SourceValueError(f"url: more than {MAX_SHARDS} shards")
     return found
 
 
@@ -125,6 +125,6 @@ def _check_listable(pattern):
 def _stored(pattern, options):
     try:
         return find_objects(pattern, watcher(options["stop"]), PATIENCE)
-    except Fault as fault:
+    except TransferError as fault:
         url = redact(pattern)
         raise RemoteError(f"{url}: {fault}", url) from None
