@@ -3,14 +3,14 @@
 import os
 import sys
 
-MOST = 2**63 - 1
+MAX_INT = 2**63 - 1
 
 
-def integer(least, most=MOST):
+def integer(least, most=MAX_INT):
     def check(value):
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return check, f"an integer of at least {least}" if most == MOST else f"an integer from {least} to {most}"
+    return check, f"an integer of at least {least}" if most == MAX_INT else f"an integer from {least} to {most}"
 
 
 def number(above, most=sys.float_info.max):

@@ -20,7 +20,9 @@ from libc.string cimport memcpy, strlen
 from posix.stat cimport stat, struct_stat
 from posix.unistd cimport getpid
 
-from datago.engine._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop
+from datago.engine._batch cimport (
+    Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop,
+)
 from datago.engine._pixels cimport (
     DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
     DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,

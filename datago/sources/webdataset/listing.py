@@ -6,7 +6,7 @@ from datago.errors import SourceValueError
 from datago.net.json_text import parse_json
 from datago.net.stream import read_whole
 from datago.net.url import Url, redact
-from datago.sources.webdataset.braces import MOST
+from datago.sources.webdataset.braces import MAX_SHARDS
 
 LONGEST_PAGE = 64 << 20  # bytes
 MOST_PAGES = 10_000  # one has a thousand objects, as a rule
@@ -49,7 +49,7 @@ def list_objects(url, token, **options):
             raise SourceValueError(f"{redact(url)}: the listing's nextPageToken is none")
         if page_token in seen:
             raise SourceValueError(f"{redact(url)}: the listing's pages go in a circle")
-        if len(found) > MOST or len(seen) >= MOST_PAGES:
+        if len(found) > MAX_SHARDS or len(seen) >= MOST_PAGES:
             raise SourceValueError(f"{redact(url)}: the listing has no end: {len(found)} objects on {len(seen) + 1} pages so far")
         seen.add(page_token)
 
