@@ -15,7 +15,8 @@ test: build
 lint: build
 	$(PIP) --group lint
 	.venv/bin/ruff check .
-	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/cython-lint $$(git ls-files '*.pyx' '*.pxd')
+	.venv/bin/ruff format --check .
+	PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/cython-lint $$(find datago -name '*.pyx' -o -name '*.pxd')
 	.venv/bin/clang-format --dry-run -Werror src_c/*.c src_c/*.h
 	.venv/bin/mypy
 

@@ -3,6 +3,7 @@
 Libraries are found by pkg-config, or below DATAGO_DEPS_PREFIX where that is set (static ones: tools/build_deps.sh). DATAGO_ABI3=1
 builds for the stable ABI, DATAGO_SANITIZE=address|thread for the sanitizers, DATAGO_WERROR=1 turns warnings into errors.
 """
+
 import glob
 import os
 import shlex
@@ -104,8 +105,11 @@ def sources(*patterns):
 
 def module(name, sources=()):
     return Extension(
-        f"datago.{name}", [f"datago/{name.replace('.', '/')}.pyx", *sources], include_dirs=["src_c"],
-        define_macros=[("_GNU_SOURCE", None), *(ABI3_MACROS.items() if ABI3 else ())], py_limited_api=ABI3,
+        f"datago.{name}",
+        [f"datago/{name.replace('.', '/')}.pyx", *sources],
+        include_dirs=["src_c"],
+        define_macros=[("_GNU_SOURCE", None), *(ABI3_MACROS.items() if ABI3 else ())],
+        py_limited_api=ABI3,
         depends=glob.glob("src_c/*.h") + glob.glob("datago/**/*.pxd", recursive=True),
     )
 

@@ -29,8 +29,9 @@ def photographs():
         data = os.path.join(os.path.dirname(spec.origin), "data")
         return [Image.open(os.path.join(data, name)).convert("RGB") for name in PHOTOGRAPHS]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder,
-                        "scikit-image"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder, "scikit-image"], check=True
+        )
         wheel = zipfile.ZipFile(os.path.join(folder, os.listdir(folder)[0]))
         return [Image.open(io.BytesIO(wheel.read(f"skimage/data/{name}"))).convert("RGB") for name in PHOTOGRAPHS]
 

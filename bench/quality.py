@@ -16,10 +16,15 @@ from datago import DatagoClient
 
 
 def stream(folder, size, mode):
-    image = {"crop_and_resize": True, "default_image_size": size, "downsampling_ratio": 32 if size >= 512 else 16,
-             "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0, "resize_mode": mode}
-    return DatagoClient({"source_type": "file", "source_config": {"root_path": folder}, "image_config": image,
-                         "samples_buffer_size": 8})
+    image = {
+        "crop_and_resize": True,
+        "default_image_size": size,
+        "downsampling_ratio": 32 if size >= 512 else 16,
+        "min_aspect_ratio": 0.5,
+        "max_aspect_ratio": 2.0,
+        "resize_mode": mode,
+    }
+    return DatagoClient({"source_type": "file", "source_config": {"root_path": folder}, "image_config": image, "samples_buffer_size": 8})
 
 
 def compare(folder, size):

@@ -42,8 +42,13 @@ def main():
     parser.add_argument("--other", help="another environment's python")
     arguments = parser.parse_args()
     folder = os.path.abspath(arguments.folder)
-    config = {"source_type": "file", "source_config": {"root_path": folder, "rank": 0, "world_size": 1}, "limit": 10**6,
-              "samples_buffer_size": 64, "image_config": arguments.image_config}
+    config = {
+        "source_type": "file",
+        "source_config": {"root_path": folder, "rank": 0, "world_size": 1},
+        "limit": 10**6,
+        "samples_buffer_size": 64,
+        "image_config": arguments.image_config,
+    }
     given = {"config": config, "pil": arguments.pil, "passes": 1}
     sides = {"datago": sys.executable, **({"other": arguments.other} if arguments.other else {})}
     rows = {side: [] for side in sides}
@@ -62,8 +67,10 @@ def main():
     except subprocess.CalledProcessError:
         print("libjpeg-turbo alone: not measured (no PyTurboJPEG < 2, or no *.jpg)")
     if arguments.other:
-        print(f"ratio   {middle['datago']['images/s'] / middle['other']['images/s']:.2f} x the images/s, "
-              f"{middle['other']['CPU ms'] / middle['datago']['CPU ms']:.2f} x fewer CPU ms")
+        print(
+            f"ratio   {middle['datago']['images/s'] / middle['other']['images/s']:.2f} x the images/s, "
+            f"{middle['other']['CPU ms'] / middle['datago']['CPU ms']:.2f} x fewer CPU ms"
+        )
 
 
 if __name__ == "__main__":

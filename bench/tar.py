@@ -51,19 +51,22 @@ def best(run, runs=7):
 
 def main():
     print("members               blocks                 GB/s   members/s")
-    for name, format, size, count in (("300 B, GNU", tarfile.GNU_FORMAT, 300, 200_000),
-                                      ("300 B, pax", tarfile.PAX_FORMAT, 300, 100_000),
-                                      ("64 kB, GNU", tarfile.GNU_FORMAT, 64_000, 3000)):
+    for name, format, size, count in (
+        ("300 B, GNU", tarfile.GNU_FORMAT, 300, 200_000),
+        ("300 B, pax", tarfile.PAX_FORMAT, 300, 100_000),
+        ("64 kB, GNU", tarfile.GNU_FORMAT, 64_000, 3000),
+    ):
         archive = shard(format, size, count)
-        blocks = {kb: [archive[at:at + (kb << 10)] for at in range(0, len(archive), kb << 10)]
-                  for kb in (64, 1024, 4096)}
+        blocks = {kb: [archive[at : at + (kb << 10)] for at in range(0, len(archive), kb << 10)] for kb in (64, 1024, 4096)}
         with tempfile.NamedTemporaryFile() as file:
             file.write(archive)
             file.flush()
             runs = [(f"{kb} kB", lambda kb=kb: walk(blocks[kb])) for kb in blocks]
-            runs += [("1024 kB, select", lambda: walk(blocks[1024], lambda name, size: True)),
-                     ("1024 kB, copied out", lambda: walk(blocks[1024], copy=True)),
-                     ("1024 kB, from a file", lambda: walk(from_file(file.name, 1 << 20)))]
+            runs += [
+                ("1024 kB, select", lambda: walk(blocks[1024], lambda name, size: True)),
+                ("1024 kB, copied out", lambda: walk(blocks[1024], copy=True)),
+                ("1024 kB, from a file", lambda: walk(from_file(file.name, 1 << 20))),
+            ]
             for what, run in runs:
                 seconds, reader = best(run)
                 print(f"{name:21} {what:20} {len(archive) / seconds / 1e9:6.1f} {count / seconds:11,.0f}")

@@ -166,8 +166,10 @@ def _share(settings, values, most_waiting):
     limit, image = settings.memory_limit, settings.image_config
     if limit is None:
         return 0, 0
-    sizes = [image.random_resized_crop.size] if image.random_resized_crop is not None else aspect_buckets(
-        image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio
+    sizes = (
+        [image.random_resized_crop.size]
+        if image.random_resized_crop is not None
+        else aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio)
     )
     largest = values * max(width * height for width, height in sizes)
     least = 1 + min(len(sizes), most_waiting or len(sizes))

@@ -67,7 +67,7 @@ class DatagoIterDataset(IterableDataset):
         self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
         self._epoch = _shared(self._client.epoch)
-        self._states = None   # loaded, and no pass has begun with them yet
+        self._states = None  # loaded, and no pass has begun with them yet
         self._running = None  # the client of the pass under way, or of the last one
 
     def __iter__(self) -> Iterator[Any]:

@@ -20,8 +20,8 @@ from datago.threads import new_lock, start_thread
 
 log = logging.getLogger("datago.client")
 
-STOP_GRACE = 0.5   # seconds that stop() waits for work in flight
-EXIT_GRACE = 0.1   # the same when the interpreter ends
+STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
+EXIT_GRACE = 0.1  # the same when the interpreter ends
 FAILURES_KEPT = 16
 
 # Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
@@ -46,16 +46,16 @@ class Pass:
         self.run, self._config = run, config
         self._progress = Progress()
         self.source = open_source(config, run, self._progress)
-        self.pool = None      # until it is open
+        self.pool = None  # until it is open
         self.promised = None  # good samples that other ranks count on
-        self.error = None     # what ended the source, if it did not end by itself
-        self.ended = False    # the reader was told that this is the end
-        self.failures = {}    # reason -> count
+        self.error = None  # what ended the source, if it did not end by itself
+        self.ended = False  # the reader was told that this is the end
+        self.failures = {}  # reason -> count
         self.last_failures = deque(maxlen=FAILURES_KEPT)
-        self.dropped = []     # ids of samples that made no full batch
-        self.late = False     # it was closed, and something is still in flight after the grace period
+        self.dropped = []  # ids of samples that made no full batch
+        self.late = False  # it was closed, and something is still in flight after the grace period
         self._lock = new_lock()  # guards failures and dropped; close() takes none: finalizers and signal handlers may call it
-        self._threads = []    # the feeder and the keeper
+        self._threads = []  # the feeder and the keeper
         self._closed = False
 
     def open(self):

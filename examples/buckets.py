@@ -1,6 +1,6 @@
 """Batches of one size each, for models that take pictures of many aspect ratios.
 
-    python examples/buckets.py PICTURES
+python examples/buckets.py PICTURES
 """
 
 import argparse

@@ -58,8 +58,14 @@ def serve(answers, context=None, host="127.0.0.1"):
                 headers = dict(line.lower().split(": ", 1) if ": " in line else (line, "") for line in lines[1:] if line)
                 with server.lock:
                     request = SimpleNamespace(
-                        line=lines[0], target=lines[0].split(" ")[1], headers=headers, head=head.decode("latin-1"), sock=sock,
-                        time=time.monotonic(), number=len(server.requests), closing=server.closing,
+                        line=lines[0],
+                        target=lines[0].split(" ")[1],
+                        headers=headers,
+                        head=head.decode("latin-1"),
+                        sock=sock,
+                        time=time.monotonic(),
+                        number=len(server.requests),
+                        closing=server.closing,
                     )
                     server.requests.append(request)
                 said = answers if callable(answers) else answers[min(request.number, len(answers) - 1)]

@@ -57,9 +57,7 @@ class Server:
 @contextlib.contextmanager
 def serve(folder, *options, token=TOKEN, cache=None, stop=signal.SIGTERM):
     """The server, which must end well; its stderr is in `log` then."""
-    environment = dict(
-        os.environ, DATAGO_SERVE_TOKEN=token, PYTHONPATH=os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    )
+    environment = dict(os.environ, DATAGO_SERVE_TOKEN=token, PYTHONPATH=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment.update({"XDG_CACHE_HOME": str(cache)} if cache else {"HOME": "/dev/null", "XDG_CACHE_HOME": ""})
     command = [sys.executable, "-m", "datago", "serve", str(folder), "--port", "0", "--media-port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

@@ -84,8 +84,21 @@ def write_index(folder, lists, **changed):
 
 
 def config(url, **top):
-    keys = ("rank", "world_size", "random_sampling", "shuffle", "shuffle_buffer", "concurrent_downloads", "reference_image_type",
-            "mask_suffixes", "timeout", "auth_token", "cache_dir", "cache_size", "shard_index")
+    keys = (
+        "rank",
+        "world_size",
+        "random_sampling",
+        "shuffle",
+        "shuffle_buffer",
+        "concurrent_downloads",
+        "reference_image_type",
+        "mask_suffixes",
+        "timeout",
+        "auth_token",
+        "cache_dir",
+        "cache_size",
+        "shard_index",
+    )
     source = {key: top.pop(key) for key in keys if key in top}
     return {"source_type": "webdataset", "source_config": {"url": url if isinstance(url, list) else str(url), **source}, **top}
 

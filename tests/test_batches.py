@@ -225,7 +225,11 @@ def test_wrong_arguments(shapes, arguments, message):
 
 
 def drawn(root, image, **top):
-    return {os.path.basename(name): one.tobytes() for batch in batches(root, 5, image, **top) for name, one in zip(batch["id"], values(batch["image"]), strict=True)}
+    return {
+        os.path.basename(name): one.tobytes()
+        for batch in batches(root, 5, image, **top)
+        for name, one in zip(batch["id"], values(batch["image"]), strict=True)
+    }
 
 
 @pytest.mark.parametrize("image", [{**CROP, "random_crop": True}, {**CROP, "horizontal_flip": 0.5}, {"random_resized_crop": 32}])
@@ -352,7 +356,12 @@ def test_length_with_workers(shapes, remainder):
         loader = data.DataLoader(dataset, batch_size=None, num_workers=workers)
         length = len(loader)
         assert length == sum(1 for _ in loader), (workers, top)
-    shards = {"source_type": "webdataset", "source_config": {"url": "/a/{0..3}.tar"}, "limit": 8, "image_config": {"random_resized_crop": 16}}
+    shards = {
+        "source_type": "webdataset",
+        "source_config": {"url": "/a/{0..3}.tar"},
+        "limit": 8,
+        "image_config": {"random_resized_crop": 16},
+    }
     assert len(DatagoBatchDataset(shards, 4)) == 2
     with pytest.raises(TypeError, match="does not count each worker's"):
         len(data.DataLoader(DatagoBatchDataset(shards, 4), batch_size=None, num_workers=2))

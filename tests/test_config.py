@@ -89,7 +89,13 @@ def test_unknown_key_warns_with_the_nearest():
 
 
 def test_the_nearest_of_a_source_type():
-    for given, meant in (("folder", "file"), ("FILES", "file"), ("wds", "webdataset"), ("web-dataset", "webdataset"), ("webdatset", "webdataset")):
+    for given, meant in (
+        ("folder", "file"),
+        ("FILES", "file"),
+        ("wds", "webdataset"),
+        ("web-dataset", "webdataset"),
+        ("webdatset", "webdataset"),
+    ):
         with pytest.raises(ValueError, match=f"source_type: got '{given}', wanted one of .*; did you mean '{meant}'"):
             DatagoClient(changed(None, source_type=given))
 
@@ -135,7 +141,12 @@ def test_nothing_is_said_of_source_type_to_those_who_mean_the_database():
         (None, "rank", "auto", "rank: unknown key, ignored; did you mean source_config.rank?"),
         ("source_config", "limit", 5, "source_config.limit: unknown key, ignored; did you mean limit at the top level?"),
         ("source_config", "url", "a.tar", "source_config.url: unknown key, ignored; it is a key of source_type 'webdataset'"),
-        ("image_config", "scale", [0.5, 1], "image_config.scale: unknown key, ignored; did you mean image_config.random_resized_crop.scale?"),
+        (
+            "image_config",
+            "scale",
+            [0.5, 1],
+            "image_config.scale: unknown key, ignored; did you mean image_config.random_resized_crop.scale?",
+        ),
     ],
 )
 def test_keys_at_the_wrong_place(section, key, value, said):

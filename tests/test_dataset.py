@@ -40,7 +40,11 @@ def test_length(folder):
     assert len(DatagoIterDataset(config(folder, rank=2, world_size=3, uneven="pad"))) == 7
     shards = {"source_type": "webdataset", "source_config": {"url": "/nowhere/{0..3}.tar"}}
     with pytest.raises(TypeError, match="not known: the config has no limit, and this source does not count"):
-        len(DatagoIterDataset({"source_type": "db", "source_config": {"sources": "", "page_size": 10, "api_url": "http://h/", "api_key": "k"}}))
+        len(
+            DatagoIterDataset(
+                {"source_type": "db", "source_config": {"sources": "", "page_size": 10, "api_url": "http://h/", "api_key": "k"}}
+            )
+        )
     assert len(DatagoIterDataset({**shards, "limit": 50})) == 50
 
 
@@ -164,7 +168,9 @@ def flat(batches):
 
 
 # More workers than CPUs, as the tests want, is nothing to warn of; torchdata calls what torch has given up.
-quiet = pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:'set_vital' is deprecated", "ignore:.*fork.*:DeprecationWarning")
+quiet = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create", "ignore:'set_vital' is deprecated", "ignore:.*fork.*:DeprecationWarning"
+)
 
 
 def test_it_is_an_iterable_dataset(data, folder):

@@ -125,8 +125,15 @@ def test_links(page):
             continue
         path = page.parent / target if target else page
         assert path.exists(), target
-        headings = {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in path.read_text().splitlines()
-                    if line.startswith("#")} if anchor else set()
+        headings = (
+            {
+                re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                for line in path.read_text().splitlines()
+                if line.startswith("#")
+            }
+            if anchor
+            else set()
+        )
         assert not anchor or anchor in headings, (target, anchor)
 
 

@@ -75,8 +75,14 @@ def test_a_missing_library_is_one_sentence(tmp_path):
     shutil.copytree(ROOT / "datago", tmp_path / "datago", ignore=shutil.ignore_patterns("*.so", "*.c"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
-    done = subprocess.run([sys.executable, "setup.py", "build_ext"], cwd=tmp_path, capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "DATAGO_DEPS_PREFIX": str(tmp_path / "nothing")})
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "DATAGO_DEPS_PREFIX": str(tmp_path / "nothing")},
+    )
     assert done.returncode != 0
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("datago needs libjpeg-turbo 2.0 or later, which pkg-config does not find on") and "libjpeg62-turbo-dev" in last

@@ -125,13 +125,17 @@ def test_a_bad_label_is_one_failure(tmp_path, ordered):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_bad_labels_do_not_count_towards_the_limit(tmp_path, limit, ordered):
     given = write_shard(tmp_path / "a.tar", [b"x", b"1"] * 8)
-    pairs, sizes, stats = read(DatagoBatchDataset({**given, "limit": limit, "ordered": ordered, "samples_buffer_size": 1}, 4, classes="cls"))
+    pairs, sizes, stats = read(
+        DatagoBatchDataset({**given, "limit": limit, "ordered": ordered, "samples_buffer_size": 1}, 4, classes="cls")
+    )
     assert stats["delivered"] == limit == len(pairs) and all(size == 4 for size in sizes[:-1])
 
 
 def test_on_error_is_asked(tmp_path):
     given, told = write_shard(tmp_path / "a.tar", [b"1", b"x", b"2", None, b"3"]), []
-    pairs, _, _ = read(DatagoBatchDataset({**given, "on_error": lambda failure: told.append((failure.name, failure.reason))}, 2, classes="cls"))
+    pairs, _, _ = read(
+        DatagoBatchDataset({**given, "on_error": lambda failure: told.append((failure.name, failure.reason))}, 2, classes="cls")
+    )
     assert [target for _, target in pairs] == [1, 2, 3]
     assert told == [(f"{tmp_path}/a.tar:001", "sample"), (f"{tmp_path}/a.tar:003", "sample")]
 

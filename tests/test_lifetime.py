@@ -30,8 +30,9 @@ def pictures(tmp_path_factory):
 
 
 def start(script, root):
-    return subprocess.Popen([sys.executable, "-c", HEAD + script, json.dumps(config(root))], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", HEAD + script, json.dumps(config(root))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(script, root, limit=20):
@@ -52,17 +53,20 @@ def test_exception_in_the_loop(pictures):
     assert code == 1 and err.rstrip().endswith("RuntimeError: mine")
 
 
-@pytest.mark.parametrize("script", [
-    "client = DatagoClient(config); client.get_sample()",
-    "client = DatagoClient(config); client.start()",
-    "client = DatagoClient(config); client.get_sample(); client.me = client; del client",
-    "client = DatagoClient(config); client.get_sample(); samples = [client.get_sample_auto_convert() for _ in range(5)]",
-    "client = DatagoClient(config); client.get_sample(); atexit.register(lambda: print(client.get_sample() is not None))",
-    "client = DatagoClient(config); client.start(); t = threading.Thread(target=lambda: [None for _ in client]); t.start()",
-    "client = DatagoClient(config); threading.Thread(target=lambda: [None for _ in client], daemon=True).start(); time.sleep(0.02)",
-    "client = DatagoClient(config); client.get_sample()\ndef f():\n    client.get_sample(); sys.exit(0)\nt = threading.Thread(target=f); t.start(); t.join()",
-    "client = DatagoClient(config); iterator = iter(client); next(iterator); del client; gc.collect()",
-])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "client = DatagoClient(config); client.get_sample()",
+        "client = DatagoClient(config); client.start()",
+        "client = DatagoClient(config); client.get_sample(); client.me = client; del client",
+        "client = DatagoClient(config); client.get_sample(); samples = [client.get_sample_auto_convert() for _ in range(5)]",
+        "client = DatagoClient(config); client.get_sample(); atexit.register(lambda: print(client.get_sample() is not None))",
+        "client = DatagoClient(config); client.start(); t = threading.Thread(target=lambda: [None for _ in client]); t.start()",
+        "client = DatagoClient(config); threading.Thread(target=lambda: [None for _ in client], daemon=True).start(); time.sleep(0.02)",
+        "client = DatagoClient(config); client.get_sample()\ndef f():\n    client.get_sample(); sys.exit(0)\nt = threading.Thread(target=f); t.start(); t.join()",
+        "client = DatagoClient(config); iterator = iter(client); next(iterator); del client; gc.collect()",
+    ],
+)
 def test_exit_with_work_in_flight(pictures, script):
     for _ in range(6):  # 54 runs in all
         code, _, err, _ = run(script, pictures)
@@ -79,7 +83,9 @@ def test_os_exit_and_sigterm(pictures):
 
 
 def test_interrupt_in_get_sample(pictures):
-    script = STALL + """
+    script = (
+        STALL
+        + """
 client = DatagoClient(config)
 print('up', flush=True)
 begin = time.monotonic()
@@ -88,6 +94,7 @@ try:
 except KeyboardInterrupt:
     print('interrupted', client.get_sample(), flush=True)
 """
+    )
     process = start(script, pictures)
     assert process.stdout.readline() == "up\n"
     time.sleep(0.3)
@@ -197,13 +204,16 @@ print(client.get_sample(), client.stats()["in_flight"], threading.active_count()
     assert (code, out, err) == (0, "None 0 1\n", "")
 
 
-@pytest.mark.parametrize("keeper", [
-    "sys.excepthook = lambda *error: client",
-    "signal.signal(signal.SIGTERM, lambda *a: None); threading.kept = client",
-    "sys.kept = iter(DatagoIterDataset(config)); next(sys.kept)",
-    "from datago.sources.cache import Cache; sys.excepthook = lambda *error: writer\nwriter = Cache(sys.argv[2], 99).keep('0' * 64)",
-    "from datago._fetch import Fetcher; fetcher = Fetcher(1); sys.excepthook = lambda *error: fetcher",
-])
+@pytest.mark.parametrize(
+    "keeper",
+    [
+        "sys.excepthook = lambda *error: client",
+        "signal.signal(signal.SIGTERM, lambda *a: None); threading.kept = client",
+        "sys.kept = iter(DatagoIterDataset(config)); next(sys.kept)",
+        "from datago.sources.cache import Cache; sys.excepthook = lambda *error: writer\nwriter = Cache(sys.argv[2], 99).keep('0' * 64)",
+        "from datago._fetch import Fetcher; fetcher = Fetcher(1); sys.excepthook = lambda *error: fetcher",
+    ],
+)
 def test_what_outlives_the_modules_says_nothing(pictures, tmp_path, keeper):
     script = f"from datago import DatagoIterDataset\nclient = DatagoClient(config); client.get_sample()\n{keeper}"
     command = [sys.executable, "-c", HEAD + script, json.dumps(config(pictures)), str(tmp_path / "cache")]

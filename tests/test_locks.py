@@ -229,6 +229,7 @@ def test_an_own_lock_in_one_process():
 
 # ---- finalizers and signal handlers ----
 
+
 def shards(root, count=3, samples=8):
     pictures = [jpeg(40, 30, seed=i) for i in range(8)]
     for shard in range(count):
@@ -301,7 +302,10 @@ def test_nothing_that_ends_a_pass_runs_python_code(folder):
     fetcher.close()
 
 
-@pytest.mark.parametrize("drop", ["del client", "client.me = client; del client; gc.collect()", "samples = iter(DatagoIterDataset(config)); next(samples); del samples"])
+@pytest.mark.parametrize(
+    "drop",
+    ["del client", "client.me = client; del client; gc.collect()", "samples = iter(DatagoIterDataset(config)); next(samples); del samples"],
+)
 def test_a_dropped_client_ends_its_pass(pictures, drop):
     script = f"""
 client = DatagoClient(config)

@@ -18,7 +18,9 @@ def stderr_of(script, tmp_path, **environment):
     head = f"import json, sys, logging\nfrom datago import DatagoClient, initialize_logging\nconfig = json.loads({json.dumps(config(tmp_path))!r})\n"
     tail = "\ntry:\n    DatagoClient(config).get_sample()\nexcept ValueError: pass\n"
     clean = {k: v for k, v in os.environ.items() if k not in ("RUST_LOG", "DATAGO_LOG")}
-    done = subprocess.run([sys.executable, "-c", head + script + tail], capture_output=True, text=True, timeout=30, env={**clean, **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", head + script + tail], capture_output=True, text=True, timeout=30, env={**clean, **environment}
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -53,7 +55,10 @@ def test_one_line_a_failure(tmp_path):
     assert re.fullmatch(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR datago::client\] \S+bad\.jpg: unsupported: .*\n", err)
 
 
-@pytest.mark.parametrize("environment, lines", [({"RUST_LOG": "off"}, 0), ({"DATAGO_LOG": "off"}, 0), ({"RUST_LOG": "info,datago=error"}, 1), ({"RUST_LOG": "datago::client=off"}, 0)])
+@pytest.mark.parametrize(
+    "environment, lines",
+    [({"RUST_LOG": "off"}, 0), ({"DATAGO_LOG": "off"}, 0), ({"RUST_LOG": "info,datago=error"}, 1), ({"RUST_LOG": "datago::client=off"}, 0)],
+)
 def test_the_environment_wins(tmp_path, environment, lines):
     assert stderr_of("initialize_logging('debug')", tmp_path, **environment).count("\n") == lines
 

@@ -34,8 +34,16 @@ def test_stubs_say_what_the_modules_have(tmp_path):
     modules = compiled("pyx")
     assert modules == compiled("pyi")
     (tmp_path / "allow").write_text(HIDDEN)
-    status, said = run("mypy.stubtest", *modules, "--allowlist", tmp_path / "allow", "--ignore-disjoint-bases",
-                       "--mypy-config-file", ROOT / "pyproject.toml", cwd=ROOT)
+    status, said = run(
+        "mypy.stubtest",
+        *modules,
+        "--allowlist",
+        tmp_path / "allow",
+        "--ignore-disjoint-bases",
+        "--mypy-config-file",
+        ROOT / "pyproject.toml",
+        cwd=ROOT,
+    )
     assert status == 0, said
 
 

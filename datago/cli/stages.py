@@ -1,11 +1,11 @@
 """The stages of a stream, each alone, in a process of its own: `python -m datago.cli.stages`, its arguments as JSON on stdin.
 
-    list ──► read ──► decode ──► hand over
+  list ──► read ──► decode ──► hand over
 
-  list       what the source enumerates: paths, shards, or pages of records
-  read       files, shards or downloads, no pixels
-  decode     samples from memory through workers: decode, crop, resize, encode
-  hand over  as decode, but of pictures of 8 pixels: what is left is the way through the rings
+list       what the source enumerates: paths, shards, or pages of records
+read       files, shards or downloads, no pixels
+decode     samples from memory through workers: decode, crop, resize, encode
+hand over  as decode, but of pictures of 8 pixels: what is left is the way through the rings
 """
 
 import contextlib

@@ -55,6 +55,7 @@ def _plugin(name):
 
 def _mend(image):
     """Texts and profiles of a PNG within an icon are no reason to drop it, and BMP's runs are decoded by its rules."""
+
     def skip(self, _, length):
         return _plugin("ImageFile")._safe_read(self.fp, length)
 

@@ -154,9 +154,7 @@ async def _run(sites, ready):
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-    running = [
-        asyncio.create_task(server.serve([listener])) for server, (_, listener) in zip(servers, sites, strict=True)
-    ]
+    running = [asyncio.create_task(server.serve([listener])) for server, (_, listener) in zip(servers, sites, strict=True)]
     while not all(server.started for server in servers):
         await asyncio.sleep(0.01)
     print(json.dumps(ready), flush=True)

@@ -155,9 +155,7 @@ class Store:
         query = sql.select(*(images.c[name] for name in columns)).where(*conditions).order_by(images.c.id).limit(size)
         with self._asking() as connection:
             rows = connection.execute(query, execution_options=UNLIKE).mappings().all()
-        return [
-            {name: json.loads(value) if name in STRUCTURED else value for name, value in row.items()} for row in rows
-        ]
+        return [{name: json.loads(value) if name in STRUCTURED else value for name, value in row.items()} for row in rows]
 
     def count(self, conditions):
         query = sql.select(sql.func.count()).select_from(images).where(*conditions)

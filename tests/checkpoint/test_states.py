@@ -118,7 +118,9 @@ def test_files_of_several_phases(tmp_path):
     walk(state, reading(top, everything(top)))
 
 
-@pytest.mark.parametrize("keys", [{}, {"seed": 2, "ordered": True}, {"shuffle_buffer": 4}, {"shuffle_buffer": 4, "seed": 2, "ordered": True}])
+@pytest.mark.parametrize(
+    "keys", [{}, {"seed": 2, "ordered": True}, {"shuffle_buffer": 4}, {"shuffle_buffer": 4, "seed": 2, "ordered": True}]
+)
 def test_shards(tmp_path, keys):
     top = of_shards(tmp_path, **keys)
     state = cut(top, 6)
@@ -163,7 +165,10 @@ def test_what_is_wrong_is_said(tmp_path):
     for source, message in (
         ({}, "^state: damaged: source.done: missing$"),
         ({**state["source"], "phases": [{}]}, r"^state: damaged: source.phases\[0\].world_size: missing$"),
-        ({**state["source"], "done": [[3, 3]]}, r"^state: damaged: source.done: got \[\[3, 3\]\], wanted a list of \[begin, end\], in order$"),
+        (
+            {**state["source"], "done": [[3, 3]]},
+            r"^state: damaged: source.done: got \[\[3, 3\]\], wanted a list of \[begin, end\], in order$",
+        ),
         ({**state["source"], "listing": done}, r"source.listing: got .*, wanted \[an integer of at least 0, an integer from 0 to "),
     ):
         for one in (client, dataset):

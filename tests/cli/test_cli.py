@@ -24,8 +24,13 @@ CROP = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio":
 
 def datago(*arguments, status=0, **environment):
     """(stdout, stderr) of a command."""
-    done = subprocess.run([sys.executable, "-m", "datago", *map(str, arguments)], capture_output=True, text=True, timeout=50,
-                          env={**os.environ, **environment})
+    done = subprocess.run(
+        [sys.executable, "-m", "datago", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, **environment},
+    )
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr
@@ -61,7 +66,9 @@ def test_a_folder_in_words(folder, tmp_path):
         "limitt": 3, "image_config": {**CROP, "image_to_rgb8": True, "horizontal_flip": 0.5},
     }))  # fmt: skip
     out, err = datago("check", config, "--ranks")
-    assert out == f"""\
+    assert (
+        out
+        == f"""\
 Images below {str(folder)!r}.
 Samples come shuffled by seed 7, epoch 0, roughly: as threads are done.
 This is rank 0 of 3: as many on each, the rest dropped.
@@ -76,6 +83,7 @@ rank 0 of 3: 5 samples
 rank 1 of 3: 5 samples
 rank 2 of 3: 5 samples
 """
+    )
     assert "warning: limitt: unknown key, ignored; did you mean 'limit'?\n" in err
 
 
@@ -155,7 +163,9 @@ def test_versions():
     out, err = datago("--version")
     version = importlib.metadata.version("datago")
     assert err == "" and out.count("\n") == 1 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
-    script = "import sys, datago; known = [*sys.modules]; print(datago.__version__, 'importlib.metadata' in known, '__version__' in dir(datago))"
+    script = (
+        "import sys, datago; known = [*sys.modules]; print(datago.__version__, 'importlib.metadata' in known, '__version__' in dir(datago))"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30).stdout == f"{version} False True\n"
     with pytest.raises(AttributeError, match="no attribute '__versions__'"):
         datago_module.__versions__

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.timeout(40)
 
 def config(server, **keys):
     """A db config; keys of the top level are told by their names."""
-    top = {
-        key: keys.pop(key) for key in ("limit", "image_config", "samples_buffer_size", "max_file_bytes") if key in keys
-    }
+    top = {key: keys.pop(key) for key in ("limit", "image_config", "samples_buffer_size", "max_file_bytes") if key in keys}
     source = {
         "sources": "",
         "page_size": 16,
@@ -66,18 +64,12 @@ def test_what_a_sample_has(server, album):
     for i, name in enumerate(numbers()):
         sample = samples[name]
         attributes = json.loads(sample.attributes)
-        assert (
-            attributes["number"] == i
-            and attributes["caption"] == f"caption {i}"
-            and attributes["title"] == f"A red Cat, {i % 7}"
-        )
+        assert attributes["number"] == i and attributes["caption"] == f"caption {i}" and attributes["title"] == f"A red Cat, {i % 7}"
         assert sample.source == ("B" if i >= 40 else "local") and ("hq" in sample.tags) == (i % 3 == 0)
         assert sample.image.size == (32 + 16 * (i % 3), 24) and sample.image.channels == 3
         assert list(sample.masks) == (["person_mask"] if i % 2 == 0 else [])
         assert list(sample.additional_images) == (["masked_image"] if i % 10 == 0 else [])
-        assert {key: latent.data for key, latent in sample.latents.items()} == (
-            {"dino": b"latent %d" % i} if i % 5 == 0 else {}
-        )
+        assert {key: latent.data for key, latent in sample.latents.items()} == ({"dino": b"latent %d" % i} if i % 5 == 0 else {})
         assert sample.coca_embedding == ([0.5] * 4 if i < 4 else [])
         assert sample.duplicate_state == (i % 6 if i % 6 in (1, 2) else -1)
         assert all(mask.channels == 1 for mask in sample.masks.values())
@@ -184,9 +176,7 @@ def test_random_sampling(server):
     assert 50 <= len(set(ids(samples))) == len(samples)
     samples, stats = read(config(server, random_sampling=True, page_size=5, limit=10))
     assert len(set(ids(samples))) == 10
-    parts = [
-        ids(read(config(server, random_sampling=True, page_size=100, rank=rank, world_size=3))[0]) for rank in range(3)
-    ]
+    parts = [ids(read(config(server, random_sampling=True, page_size=100, rank=rank, world_size=3))[0]) for rank in range(3)]
     assert sorted(name for part in parts for name in part) == numbers()
 
 
@@ -354,13 +344,7 @@ def test_stop_while_everything_waits(album):
 
 @pytest.mark.parametrize("end", ["", "sys.exit()", "raise KeyError('mine')"])
 def test_leaving_in_mid_run(server, end):
-    script = (
-        f"import sys, datago; c = datago.DatagoClient({config(server)!r}); [c.get_sample() for _ in range(3)]; {end}"
-    )
+    script = f"import sys, datago; c = datago.DatagoClient({config(server)!r}); [c.get_sample() for _ in range(3)]; {end}"
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20)
-    assert (
-        done.returncode == ("mine" in end)
-        and ("KeyError" in done.stderr or done.stderr == "")
-        and time.monotonic() - start < 5
-    )
+    assert done.returncode == ("mine" in end) and ("KeyError" in done.stderr or done.stderr == "") and time.monotonic() - start < 5

@@ -19,9 +19,7 @@ KEY = "k" * 39 + "9"
 
 
 def page(*records, next=None, **more):
-    return answer(
-        json.dumps({"next": next, "results": list(records), **more}).encode(), Content_Type="application/json"
-    )
+    return answer(json.dumps({"next": next, "results": list(records), **more}).encode(), Content_Type="application/json")
 
 
 def record(identity, path="/good.jpg", **fields):
@@ -99,9 +97,7 @@ def test_what_is_asked_for():  # D06
         ]  # fmt: skip
         for path, _, head, _ in server.requests:
             assert "User-Agent: mine" in head
-            assert (f"Authorization: Token {KEY}" in head) == ("good" not in path) and sum(
-                "uthorization" in line for line in head
-            ) <= 1
+            assert (f"Authorization: Token {KEY}" in head) == ("good" not in path) and sum("uthorization" in line for line in head) <= 1
     with serving([page()]) as server:
         assert read(config(server, require_images=False, duplicate_state=-1, sources=""))[0] == []  # legal, and empty
         assert server.requests[0][3] == "/api/images/?fields=id%2Csource%2Cattributes%2Ctags&page_size=2"
@@ -122,9 +118,7 @@ def test_one_page_ahead_and_not_more():
 # ---- pages ----
 
 
-@pytest.mark.parametrize(
-    "fault", [answer(b"<h1>No</h1>", status="500 No"), silent(), cut(), cut(answer(b"{", length=9))]
-)
+@pytest.mark.parametrize("fault", [answer(b"<h1>No</h1>", status="500 No"), silent(), cut(), cut(answer(b"{", length=9))])
 def test_a_page_that_does_not_come_ends_the_run_behind_the_pages_before(fault):  # D01
     pages = [
         page(record("1"), record("2"), next="/2?key=SECRET"),
@@ -196,12 +190,7 @@ def test_pages_that_are_not_pages(fault, said):  # D02
     paths = {"login/": answer(b"<html>"), "same": page(record("1"), next="/3"), "loop": page(record("2"), next="/loop")}
     with serving([fault], **paths) as server:
         found, error = drain(DatagoClient(config(server)))
-        assert (
-            error is not None
-            and "127.0.0.1" in str(error)
-            and set(found) <= {"1", "2"}
-            and len(found) == len(set(found))
-        )
+        assert error is not None and "127.0.0.1" in str(error) and set(found) <= {"1", "2"} and len(found) == len(set(found))
         with pytest.raises(SourceError, match=said):
             raise error
         assert server.count("/api/images/") <= 11
@@ -261,9 +250,7 @@ def test_records_of_all_kinds():  # D05
         record("b11", source={}),
         record("b12", duplicate_state=2**40), record("b13", image_direct_url="http://[x"),
     ]  # fmt: skip
-    with serving(
-        [page(*good, next="/2", more=1), page(*bad, good[0], next="/3"), page()], latent=answer(b"bytes")
-    ) as server:
+    with serving([page(*good, next="/2", more=1), page(*bad, good[0], next="/3"), page()], latent=answer(b"bytes")) as server:
         samples, stats = read(config(server))
     samples = {sample.id: sample for sample in samples}
     assert sorted(samples) == sorted(["7", "null", "bare", "extra", "日本 é", "numbers", "latent"])
@@ -320,9 +307,7 @@ def test_what_is_no_picture_is_asked_for_once(body):  # H14, H26
 
 # Without a length only the decoder can notice.
 def test_a_body_without_length_that_is_cut():  # H03
-    with serving(
-        [page(record("a", "/bad"), record("b"))], bad=cut(b"HTTP/1.0 200 OK\r\n\r\n" + PICTURE[:-400])
-    ) as server:
+    with serving([page(record("a", "/bad"), record("b"))], bad=cut(b"HTTP/1.0 200 OK\r\n\r\n" + PICTURE[:-400])) as server:
         samples, stats = read(config(server))
     assert len(samples) == 1 and stats["failures"] == {"truncated": 1}
 
@@ -336,20 +321,14 @@ def test_a_picture_that_comes_at_the_second_attempt():
 
 
 def test_stop_and_go_on_in_a_stall():  # H05
-    with serving(
-        [page(record("a", "/stall"), record("b"))], stall=silent(answer(PICTURE[:500], length=len(PICTURE)))
-    ) as server:
+    with serving([page(record("a", "/stall"), record("b"))], stall=silent(answer(PICTURE[:500], length=len(PICTURE)))) as server:
         client = DatagoClient(config(server))
         assert client.get_sample(timeout=10).id == "b"
         threading.Timer(0.3, client.stop).start()
         start = time.monotonic()
         assert client.get_sample() is None and time.monotonic() - start < 2
         samples, stats = read(config(server, read_timeout=0.3))
-    assert (
-        [sample.id for sample in samples] == ["b"]
-        and stats["failures"] == {"remote": 1}
-        and server.count("/stall") == 3
-    )
+    assert [sample.id for sample in samples] == ["b"] and stats["failures"] == {"remote": 1} and server.count("/stall") == 3
 
 
 def test_stop_while_a_page_does_not_come():

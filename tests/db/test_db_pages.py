@@ -118,7 +118,10 @@ def bomb(kind):
         return lambda connection: [connection.sendall(head(600 << 20)), *(connection.sendall(b" " * (1 << 20)) for _ in range(600))]
     if kind == "chunked":
         start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        return lambda connection: [connection.sendall(start), *(connection.sendall(b"100000\r\n" + b" " * (1 << 20) + b"\r\n") for _ in range(600))]
+        return lambda connection: [
+            connection.sendall(start),
+            *(connection.sendall(b"100000\r\n" + b" " * (1 << 20) + b"\r\n") for _ in range(600)),
+        ]
     packer = zlib.compressobj(9, zlib.DEFLATED, {"gzip": 31, "deflate": 15, "raw": -15}[kind])
     body = b"".join([packer.compress(b" " * (1 << 20)) for _ in range(600)]) + packer.flush()
     return cut(head(len(body), b"gzip" if kind == "gzip" else b"deflate") + body)
@@ -201,7 +204,9 @@ def test_what_cannot_be_shown_is_escaped():
         assert r"\u001b[2J see http://h/x?…" in str(drain(DatagoClient(config(server)))[1])
 
 
-@pytest.mark.parametrize("value", ["Mon, 20 Nov 9999999999 12:00:00 +0000", "Mon, 20 Nov 2023 12:00:00 +99999999999999", "9" * 5000, "²", "-1"])
+@pytest.mark.parametrize(
+    "value", ["Mon, 20 Nov 9999999999 12:00:00 +0000", "Mon, 20 Nov 2023 12:00:00 +99999999999999", "9" * 5000, "²", "-1"]
+)
 def test_a_retry_after_that_nobody_understands(value):
     with serving([[answer(status="503 No", Retry_After=value), page(record("a"))]]) as server:
         assert drain(DatagoClient(config(server))) == (["a"], None)
@@ -211,7 +216,9 @@ def test_hurt_pages():
     """The fuzzer, for a few seconds, over its kept corpus."""
     script = pathlib.Path(__file__).parent / "fuzz" / "fuzz_pages.py"
     command = [sys.executable, script, "--count", "300", "--seconds", "50"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=58, env={**os.environ, "PYTHONPATH": str(script.parent.parent.parent)})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=58, env={**os.environ, "PYTHONPATH": str(script.parent.parent.parent)}
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
@@ -421,7 +428,13 @@ def test_batches_of_records_without_images():
 
 
 def test_urls_and_agents_that_cannot_be_used():
-    for key, value in (("api_url", "http://h/api/?key=SECRET"), ("api_url", "http://[/"), ("api_url", "http://\ud800/"), ("user_agent", "a\r\nX: b"), ("user_agent", "é")):
+    for key, value in (
+        ("api_url", "http://h/api/?key=SECRET"),
+        ("api_url", "http://[/"),
+        ("api_url", "http://\ud800/"),
+        ("user_agent", "a\r\nX: b"),
+        ("user_agent", "é"),
+    ):
         source = {"sources": "", "page_size": 5, "api_url": "http://127.0.0.1:9/", "api_key": "x", key: value}
         with pytest.raises(SourceError, match=key) as caught:
             DatagoClient({"source_config": source}).start()

@@ -91,7 +91,9 @@ class Shards:
     dtype=st.sampled_from(["uint8", "float16", "float32"]), channels=st.sampled_from([1, 3]), ordered=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 @pytest.mark.timeout(300)
-def test_pictures_of_a_sample_are_alike(tmp_path, way, flip, format, orientation, apply, mode, resample, encode, layout, dtype, channels, ordered, seed):
+def test_pictures_of_a_sample_are_alike(
+    tmp_path, way, flip, format, orientation, apply, mode, resample, encode, layout, dtype, channels, ordered, seed
+):
     shards = Shards(tmp_path, format, orientation)
     image = {**way, "horizontal_flip": flip, "apply_exif_orientation": apply, "resize_mode": mode, "mask_resample": resample}
     encoding = {} if encode is None else {"pre_encode_images": True, "encode_format": encode}

@@ -25,8 +25,18 @@ def test_known_lists():
     large = datago.aspect_buckets(1024, 32, 0.5, 2.0)
     assert len(large) == 27 and large[0] == (704, 1440) and large[-1] == (1440, 704)
     assert datago.aspect_buckets(224, 16, 0.5, 2.0) == [
-        (160, 304), (160, 288), (176, 272), (192, 256), (208, 240), (224, 224),
-        (240, 208), (256, 192), (272, 176), (288, 160), (304, 160)]
+        (160, 304),
+        (160, 288),
+        (176, 272),
+        (192, 256),
+        (208, 240),
+        (224, 224),
+        (240, 208),
+        (256, 192),
+        (272, 176),
+        (288, 160),
+        (304, 160),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -77,26 +87,36 @@ def test_extreme_shapes(tmp_path, size, kind, mode):
     assert (sample.image.width, sample.image.height) == ends[0 if size[0] < size[1] else 1 if size[0] > size[1] else 2]
 
 
-@pytest.mark.parametrize("change, wanted", [
-    ({"default_image_size": 0}, "default_image_size"),
-    ({"downsampling_ratio": 0}, "downsampling_ratio"),
-    ({"downsampling_ratio": -1}, "downsampling_ratio: got -1"),
-    ({"default_image_size": 20, "downsampling_ratio": 32}, "default_image_size: got 20, wanted at least downsampling_ratio"),
-    ({"min_aspect_ratio": 3.0}, "max_aspect_ratio: got 2.0, wanted at least min_aspect_ratio, which is 3.0"),
-    ({"min_aspect_ratio": float("nan")}, "min_aspect_ratio: got nan"),
-    ({"max_aspect_ratio": "2"}, "max_aspect_ratio: got '2'"),
-    ({"crop_and_resize": "False"}, "crop_and_resize: got 'False', wanted true or false"),
-    ({"resize_mode": "best"}, "resize_mode: got 'best', wanted one of 'fast', 'exact'"),
-    ({"background": [1, 2]}, "background: got \\[1, 2\\], wanted a grey level"),
-    ({"jpeg_quality": 300}, "jpeg_quality: got 300, wanted an integer from 0 to 255"),
-])
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"default_image_size": 0}, "default_image_size"),
+        ({"downsampling_ratio": 0}, "downsampling_ratio"),
+        ({"downsampling_ratio": -1}, "downsampling_ratio: got -1"),
+        ({"default_image_size": 20, "downsampling_ratio": 32}, "default_image_size: got 20, wanted at least downsampling_ratio"),
+        ({"min_aspect_ratio": 3.0}, "max_aspect_ratio: got 2.0, wanted at least min_aspect_ratio, which is 3.0"),
+        ({"min_aspect_ratio": float("nan")}, "min_aspect_ratio: got nan"),
+        ({"max_aspect_ratio": "2"}, "max_aspect_ratio: got '2'"),
+        ({"crop_and_resize": "False"}, "crop_and_resize: got 'False', wanted true or false"),
+        ({"resize_mode": "best"}, "resize_mode: got 'best', wanted one of 'fast', 'exact'"),
+        ({"background": [1, 2]}, "background: got \\[1, 2\\], wanted a grey level"),
+        ({"jpeg_quality": 300}, "jpeg_quality: got 300, wanted an integer from 0 to 255"),
+    ],
+)
 def test_wrong_settings(change, wanted):
     with pytest.raises(ValueError, match=wanted):
         DatagoClient(config("/pictures", image_config={**LARGE, **change}))
 
 
 def test_wrong_arguments():
-    for arguments in [(0, 16, 0.5, 2), (64, 0, 0.5, 2), (64, 16, 2, 1), (64, 16, 0, 1), (64, 16, float("nan"), 1),
-                      (2**40, 16, 0.5, 2), (64, -(2**70), 0.5, 2)]:
+    for arguments in [
+        (0, 16, 0.5, 2),
+        (64, 0, 0.5, 2),
+        (64, 16, 2, 1),
+        (64, 16, 0, 1),
+        (64, 16, float("nan"), 1),
+        (2**40, 16, 0.5, 2),
+        (64, -(2**70), 0.5, 2),
+    ]:
         with pytest.raises(ValueError):
             datago.aspect_buckets(*arguments)

@@ -45,7 +45,18 @@ def test_webp_that_ends_early(tmp_path):
     assert stats["failures"] == {"truncated": 1}
 
 
-@pytest.mark.parametrize("kind, options", [("BMP", {}), ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("GIF", {}), ("PPM", {}), ("TGA", {}), ("JPEG2000", {"irreversible": False})])
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("BMP", {}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+        ("GIF", {}),
+        ("PPM", {}),
+        ("TGA", {}),
+        ("JPEG2000", {"irreversible": False}),
+    ],
+)
 def test_what_pillow_opens(tmp_path, kind, options):
     if kind == "JPEG2000" and not features.check("jpg_2000"):
         pytest.skip("this Pillow has no JPEG 2000")
@@ -71,12 +82,15 @@ def test_first_frame_of_an_animation(tmp_path, kind):
     assert one(tmp_path, data).to_numpy_array()[5, 5, :3].tolist() == [255, 0, 0]
 
 
-@pytest.mark.parametrize("image, channels, wanted", [
-    (Image.new("1", (4, 4), 1), 1, [255]),
-    (Image.new("L", (4, 4), 77), 1, [77]),
-    (Image.new("CMYK", (4, 4), (255, 0, 0, 0)), 3, [0, 255, 255]),
-    (Image.fromarray(numpy.full((4, 4), 300, numpy.uint16)), 1, [300]),
-])
+@pytest.mark.parametrize(
+    "image, channels, wanted",
+    [
+        (Image.new("1", (4, 4), 1), 1, [255]),
+        (Image.new("L", (4, 4), 77), 1, [77]),
+        (Image.new("CMYK", (4, 4), (255, 0, 0, 0)), 3, [0, 255, 255]),
+        (Image.fromarray(numpy.full((4, 4), 300, numpy.uint16)), 1, [300]),
+    ],
+)
 def test_modes_of_tiff(tmp_path, image, channels, wanted):
     payload = one(tmp_path, written(image, "TIFF"))
     assert payload.channels == channels and payload.to_numpy_array()[2, 2].tolist() == wanted
@@ -118,19 +132,24 @@ def test_max_pixels_holds_for_every_format(tmp_path):
 
 # ---- RGB8 ----
 
-PALETTE = png(4, 4, 8, 3, (b"\0" + bytes([0, 1, 2, 1])) * 4, chunk(b"PLTE", bytes([255, 0, 0, 0, 255, 0, 0, 0, 255])) + chunk(b"tRNS", b"\0\x80"))
+PALETTE = png(
+    4, 4, 8, 3, (b"\0" + bytes([0, 1, 2, 1])) * 4, chunk(b"PLTE", bytes([255, 0, 0, 0, 255, 0, 0, 0, 255])) + chunk(b"tRNS", b"\0\x80")
+)
 KEYED = png(4, 4, 8, 2, (b"\0" + bytes([255, 0, 0] * 2 + [0, 0, 255] * 2)) * 4, chunk(b"tRNS", bytes([0, 255, 0, 0, 0, 0])))
 
 
-@pytest.mark.parametrize("data, background, wanted", [
-    (PALETTE, 128, [[128] * 3, [64, 192, 64], [0, 0, 255], [64, 192, 64]]),
-    (PALETTE, 255, [[255] * 3, [127, 255, 127], [0, 0, 255], [127, 255, 127]]),
-    (PALETTE, [0, 10, 20], [[0, 10, 20], [0, 133, 10], [0, 0, 255], [0, 133, 10]]),
-    (KEYED, 128, [[128] * 3, [128] * 3, [0, 0, 255], [0, 0, 255]]),
-    (png(3, 1, 8, 4, b"\0" + bytes([255, 0, 200, 128, 9, 255])), 128, [[128] * 3, [164] * 3, [9] * 3]),
-    (png(2, 1, 8, 6, b"\0" + bytes([255, 0, 0, 0, 200, 100, 50, 128])), 128, [[128] * 3, [164, 114, 89]]),
-    (png(2, 1, 16, 0, b"\0" + bytes([255, 1, 128, 7])), 128, [[255] * 3, [128] * 3]),
-])
+@pytest.mark.parametrize(
+    "data, background, wanted",
+    [
+        (PALETTE, 128, [[128] * 3, [64, 192, 64], [0, 0, 255], [64, 192, 64]]),
+        (PALETTE, 255, [[255] * 3, [127, 255, 127], [0, 0, 255], [127, 255, 127]]),
+        (PALETTE, [0, 10, 20], [[0, 10, 20], [0, 133, 10], [0, 0, 255], [0, 133, 10]]),
+        (KEYED, 128, [[128] * 3, [128] * 3, [0, 0, 255], [0, 0, 255]]),
+        (png(3, 1, 8, 4, b"\0" + bytes([255, 0, 200, 128, 9, 255])), 128, [[128] * 3, [164] * 3, [9] * 3]),
+        (png(2, 1, 8, 6, b"\0" + bytes([255, 0, 0, 0, 200, 100, 50, 128])), 128, [[128] * 3, [164, 114, 89]]),
+        (png(2, 1, 16, 0, b"\0" + bytes([255, 1, 128, 7])), 128, [[255] * 3, [128] * 3]),
+    ],
+)
 def test_rgb8_composites(tmp_path, data, background, wanted):
     array = one(tmp_path, data, image_to_rgb8=True, background=background).to_numpy_array()
     assert array.shape[2] == 3 and array.dtype == numpy.uint8
@@ -153,6 +172,7 @@ def test_the_ramp_of_sixteen_bits(tmp_path):
 
 
 # ---- damage ----
+
 
 def test_on_truncated_accept_keeps_what_there_is(tmp_path):
     data = jpeg(200, 200)
@@ -201,6 +221,7 @@ def test_scan_bombs_end(tmp_path):
 
 # ---- encode ----
 
+
 def test_encode_png(tmp_path):
     image = one(tmp_path, saved(CLEAR), pre_encode_images=True)
     assert (image.is_encoded, image.channels, image.bit_depth, image.width, image.height) == (True, -1, 8, 60, 40)
@@ -221,7 +242,9 @@ def test_encode_jpeg(tmp_path, chroma, factors):
     assert len(small.data) < len(image.data)
 
 
-@pytest.mark.parametrize("data", [saved(CLEAR), PALETTE, png(2, 1, 16, 0, b"\0\1\2\3\4"), png(2, 1, 8, 4, b"\0" + bytes(4)), saved(PICTURE[:, :, 0])])
+@pytest.mark.parametrize(
+    "data", [saved(CLEAR), PALETTE, png(2, 1, 16, 0, b"\0\1\2\3\4"), png(2, 1, 8, 4, b"\0" + bytes(4)), saved(PICTURE[:, :, 0])]
+)
 def test_encode_jpeg_of_what_jpeg_has_not(tmp_path, data):
     """Alpha is composited over the background, 16 bits become 8, grey stays grey."""
     image = one(tmp_path, data, pre_encode_images=True, encode_format="jpeg")

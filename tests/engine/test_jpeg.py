@@ -108,7 +108,11 @@ def test_trailing_bytes_and_a_second_picture(tmp_path):
 
 def test_broken_metadata_is_not_the_pictures(tmp_path):
     data = jpeg()
-    for marker, payload in [(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x>\xa8\xff</x>"), (0xE1, b"Exif\0\0MM"), (0xE2, b"ICC_PROFILE\0\1\1junk")]:
+    for marker, payload in [
+        (0xE1, b"http://ns.adobe.com/xap/1.0/\0<x>\xa8\xff</x>"),
+        (0xE1, b"Exif\0\0MM"),
+        (0xE2, b"ICC_PROFILE\0\1\1junk"),
+    ]:
         marked = data[:2] + bytes([255, marker]) + struct.pack(">H", len(payload) + 2) + payload + data[2:]
         assert numpy.array_equal(decode(tmp_path, marked)[0], oracle(data))
 
@@ -134,7 +138,9 @@ def test_content_decides_not_the_suffix(tmp_path):
     assert numpy.array_equal(decode(tmp_path, data, "jpeg.png")[0], oracle(data))
 
 
-@pytest.mark.parametrize("data, reason", [(b"", "empty"), (b"<html></html>", "unsupported"), (b"junk", "unsupported"), (b"\xff\xd8\xff", "truncated")])
+@pytest.mark.parametrize(
+    "data, reason", [(b"", "empty"), (b"<html></html>", "unsupported"), (b"junk", "unsupported"), (b"\xff\xd8\xff", "truncated")]
+)
 def test_what_is_no_picture(tmp_path, data, reason):
     assert decode(tmp_path, data) == (None, reason)
 

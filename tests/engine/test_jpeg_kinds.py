@@ -40,7 +40,9 @@ def huffman(kind, symbols):
 
 
 def frame(code, width, height, components=3, bits=8):
-    return marker(code, struct.pack(">BHHB", bits, height, width, components) + b"".join(bytes([c + 1, 0x11, 0]) for c in range(components)))
+    return marker(
+        code, struct.pack(">BHHB", bits, height, width, components) + b"".join(bytes([c + 1, 0x11, 0]) for c in range(components))
+    )
 
 
 def lossless(grey, bits=8):
@@ -105,14 +107,23 @@ EMPTY = {
 
 def of_scans(kind, width, height, count, restart=0):
     code, one = EMPTY[kind]
-    head = marker(0xDB, b"\0" + b"\1" * 64) + frame(code, width, height) + huffman(0, range(12)) + huffman(1, [*(k << 4 for k in range(15)), 1])
+    head = (
+        marker(0xDB, b"\0" + b"\1" * 64)
+        + frame(code, width, height)
+        + huffman(0, range(12))
+        + huffman(1, [*(k << 4 for k in range(15)), 1])
+    )
     head += marker(0xDD, struct.pack(">H", restart)) if restart else b""
     return b"\xff\xd8" + head + one((width + 7) // 8 * ((height + 7) // 8)) * count + b"\xff\xd9"
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", EMPTY)
-@pytest.mark.parametrize("image", [{}, TINY, {"pre_encode_images": True, "encode_format": "jpeg"}, {"random_resized_crop": 64}], ids=["whole", "fit", "check", "part"])
+@pytest.mark.parametrize(
+    "image",
+    [{}, TINY, {"pre_encode_images": True, "encode_format": "jpeg"}, {"random_resized_crop": 64}],
+    ids=["whole", "fit", "check", "part"],
+)
 def test_scans_that_say_nothing_are_more_work_than_a_picture(tmp_path, kind, image):
     """64 megapixels in some kilobytes, a few hundred times over: seconds for nothing."""
     for restart in (0, 1):

@@ -106,7 +106,9 @@ time.sleep(20)
 def test_faulthandler_speaks_of_a_fault_in_a_worker(folder, name):
     number = getattr(signal, name)
     environment = {**os.environ, "DATAGO_MAX_TASKS": "2"}
-    done = subprocess.run([sys.executable, "-c", FAULT, folder, str(int(number))], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", FAULT, folder, str(int(number))], capture_output=True, text=True, timeout=60, env=environment
+    )
     assert done.returncode == -number and "Fatal Python error" in done.stderr and "Thread 0x" in done.stderr, done.stderr
 
 
@@ -116,5 +118,14 @@ def test_signals_of_the_process_are_the_main_threads(folder):
     script = FAULT.replace("ctypes.CDLL", "print(open(f'/proc/self/task/{worker}/status').read(), flush=True); os._exit(0)\nctypes.CDLL")
     done = subprocess.run([sys.executable, "-c", script, folder, "0"], capture_output=True, text=True, timeout=60)
     blocked = int(next(line for line in done.stdout.splitlines() if line.startswith("SigBlk")).split()[1], 16)
-    for name, wanted in {"SIGINT": 1, "SIGTERM": 1, "SIGCHLD": 1, "SIGALRM": 1, "SIGUSR1": 1, "SIGSEGV": 0, "SIGBUS": 0, "SIGABRT": 0}.items():
+    for name, wanted in {
+        "SIGINT": 1,
+        "SIGTERM": 1,
+        "SIGCHLD": 1,
+        "SIGALRM": 1,
+        "SIGUSR1": 1,
+        "SIGSEGV": 0,
+        "SIGBUS": 0,
+        "SIGABRT": 0,
+    }.items():
         assert blocked >> getattr(signal, name) - 1 & 1 == wanted, name

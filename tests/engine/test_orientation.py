@@ -16,7 +16,9 @@ def exif(endian, orientation, kind=3):
     """A TIFF structure with nothing but the orientation: kind 3 is SHORT, 4 LONG."""
     e = {"II": "<", "MM": ">"}[endian]
     value = struct.pack(e + "HH", orientation, 0) if kind == 3 else struct.pack(e + "I", orientation)
-    return endian.encode() + struct.pack(e + "HI", 42, 8) + struct.pack(e + "H", 1) + struct.pack(e + "HHI", 0x112, kind, 1) + value + bytes(4)
+    return (
+        endian.encode() + struct.pack(e + "HI", 42, 8) + struct.pack(e + "H", 1) + struct.pack(e + "HHI", 0x112, kind, 1) + value + bytes(4)
+    )
 
 
 def turned(picture, orientation, endian="II", kind=3, format="JPEG"):
@@ -29,7 +31,18 @@ def turned(picture, orientation, endian="II", kind=3, format="JPEG"):
 CORNER = numpy.zeros((32, 64, 3), numpy.uint8)
 CORNER[:16, :32] = (255, 0, 0)
 # orientation: (width, height), where the red quadrant is: top or bottom, left or right
-WANTED = {1: (64, 32, "TL"), 2: (64, 32, "TR"), 3: (64, 32, "BR"), 4: (64, 32, "BL"), 5: (32, 64, "TL"), 6: (32, 64, "TR"), 7: (32, 64, "BR"), 8: (32, 64, "BL"), 0: (64, 32, "TL"), 9: (64, 32, "TL")}
+WANTED = {
+    1: (64, 32, "TL"),
+    2: (64, 32, "TR"),
+    3: (64, 32, "BR"),
+    4: (64, 32, "BL"),
+    5: (32, 64, "TL"),
+    6: (32, 64, "TR"),
+    7: (32, 64, "BR"),
+    8: (32, 64, "BL"),
+    0: (64, 32, "TL"),
+    9: (64, 32, "TL"),
+}
 
 
 def where(array):
@@ -93,7 +106,15 @@ def test_every_layout_is_turned(tmp_path, orientation, channels, depth):
     rows = b"".join(b"\0" + row.astype(picture.dtype.newbyteorder(">")).tobytes() for row in picture)
     (tmp_path / "a.png").write_bytes(png(53, 37, depth, [0, 0, 4, 2, 6][channels], rows, chunk(b"eXIf", exif("II", orientation))))
     (sample,), _ = read(config(tmp_path))
-    turn = {2: lambda a: a[:, ::-1], 3: lambda a: a[::-1, ::-1], 4: lambda a: a[::-1], 5: lambda a: a.swapaxes(0, 1), 6: lambda a: numpy.rot90(a, 3), 7: lambda a: a[::-1, ::-1].swapaxes(0, 1), 8: lambda a: numpy.rot90(a)}
+    turn = {
+        2: lambda a: a[:, ::-1],
+        3: lambda a: a[::-1, ::-1],
+        4: lambda a: a[::-1],
+        5: lambda a: a.swapaxes(0, 1),
+        6: lambda a: numpy.rot90(a, 3),
+        7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
+        8: lambda a: numpy.rot90(a),
+    }
     assert numpy.array_equal(sample.image.to_numpy_array(), turn[orientation](picture))
 
 
@@ -220,17 +241,31 @@ def test_pillow_agrees_on_types_and_values(tmp_path, endian, kind):
 @pytest.mark.parametrize("endian", ["II", "MM"])
 def test_pillow_agrees_on_damaged_directories(tmp_path, endian):
     e = {"II": "<", "MM": ">"}[endian]
-    maker = [struct.pack(e + "HHII", 0x10F, 2, count, offset) for count, offset in ((10, 0), (10, 99), (10, 2**32 - 1), (2**32 - 1, 0), (0, 99))]
+    maker = [
+        struct.pack(e + "HHII", 0x10F, 2, count, offset) for count, offset in ((10, 0), (10, 99), (10, 2**32 - 1), (2**32 - 1, 0), (0, 99))
+    ]
     twice = [struct.pack(e + "HHIHH", 0x112, kind, count, 3, 0) for kind, count in ((3, 1), (3, 0), (99, 1), (2, 1))]
     whole = directory(endian, 3, 6)
-    broken = [whole[:size] for size in range(len(whole))] + [whole[:2] + whole[3:1:-1] + whole[4:], whole[:2] + b"++" + whole[4:], b"", b"junk"]
+    broken = [whole[:size] for size in range(len(whole))] + [
+        whole[:2] + whole[3:1:-1] + whole[4:],
+        whole[:2] + b"++" + whole[4:],
+        b"",
+        b"junk",
+    ]
     raws = [directory(endian, 3, 6, first=first) for first in maker + twice] + broken
     check_against_pillow(tmp_path, named(*map(carriers, raws)))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, 6, 9, 10, "x", ""])
 def test_pillow_agrees_on_xmp(tmp_path, value):
-    packets = [xmp(value), xmp(value, element=True), xmp(value, before="tiff:Orientation"), xmp(6).replace(b'"', b"'"), xmp(value) + xmp(3), b""]
+    packets = [
+        xmp(value),
+        xmp(value, element=True),
+        xmp(value, before="tiff:Orientation"),
+        xmp(6).replace(b'"', b"'"),
+        xmp(value) + xmp(3),
+        b"",
+    ]
     check_against_pillow(tmp_path, named(*map(xmp_carriers, packets)))
 
 

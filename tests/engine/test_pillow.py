@@ -433,6 +433,8 @@ def test_exif_that_is_none_costs_no_picture(tmp_path, kind, options, exif):
 def test_a_pillow_that_is_not_there_is_named(tmp_path):
     (tmp_path / "a.png").write_bytes(written(Image.fromarray(PICTURE), "GIF"))
     code = "import sys; sys.modules['PIL'] = None\n" + NEVER.replace('stats()["failures"]', 'stats()["last_failures"]')
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(config(tmp_path))], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(config(tmp_path))], capture_output=True, text=True, timeout=50, check=True
+    )
     (failure,) = json.loads(done.stdout)
     assert failure["reason"] == "unsupported" and failure["text"].startswith("Pillow fallback failed: ModuleNotFoundError: ")

@@ -16,18 +16,24 @@ def saved(array, **options):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("depth, rows, wanted", [
-    (1, b"\0\xaa\x80", [255, 0, 255, 0, 255, 0, 255, 0, 255]),
-    (2, b"\0\x1b\xc0", [0, 85, 170, 255, 255]),
-    (4, b"\0\x01\x8f\x30", [0, 17, 136, 255, 51]),
-    (8, b"\0\0\x07\xff", [0, 7, 255]),
-])
+@pytest.mark.parametrize(
+    "depth, rows, wanted",
+    [
+        (1, b"\0\xaa\x80", [255, 0, 255, 0, 255, 0, 255, 0, 255]),
+        (2, b"\0\x1b\xc0", [0, 85, 170, 255, 255]),
+        (4, b"\0\x01\x8f\x30", [0, 17, 136, 255, 51]),
+        (8, b"\0\0\x07\xff", [0, 7, 255]),
+    ],
+)
 def test_grey_of_every_depth(tmp_path, depth, rows, wanted):
     array, _ = decode(tmp_path, png(len(wanted), 2, depth, 0, rows * 2))
     assert array[:, :, 0].tolist() == [wanted] * 2
 
 
-@pytest.mark.parametrize("depth, rows, indices", [(1, b"\0\xaa\x80", [1, 0] * 4 + [1]), (2, b"\0\x1b\x40", [0, 1, 2, 3, 1]), (4, b"\0\x01\x23\x10", [0, 1, 2, 3, 1])])
+@pytest.mark.parametrize(
+    "depth, rows, indices",
+    [(1, b"\0\xaa\x80", [1, 0] * 4 + [1]), (2, b"\0\x1b\x40", [0, 1, 2, 3, 1]), (4, b"\0\x01\x23\x10", [0, 1, 2, 3, 1])],
+)
 def test_palettes_of_every_depth(tmp_path, depth, rows, indices):
     colours = [[9, 8, 7], [200, 100, 0], [1, 2, 3], [255, 255, 0]]
     palette = chunk(b"PLTE", bytes(sum(colours, [])))
@@ -88,7 +94,13 @@ def test_huge_headers_are_refused_at_once(tmp_path, width, height):
 
 
 def test_impossible_headers(tmp_path):
-    for broken in (png(0, 5, 8, 2, b""), png(5, 0, 8, 2, b""), png(4, 4, 3, 0, b"\0" * 20), png(4, 4, 8, 5, b"\0" * 20), png(4, 4, 8, 3, b"\0\0\0\0\0" * 4)):
+    for broken in (
+        png(0, 5, 8, 2, b""),
+        png(5, 0, 8, 2, b""),
+        png(4, 4, 3, 0, b"\0" * 20),
+        png(4, 4, 8, 5, b"\0" * 20),
+        png(4, 4, 8, 3, b"\0\0\0\0\0" * 4),
+    ):
         assert decode(tmp_path, broken) == (None, "corrupt")
 
 

@@ -73,7 +73,9 @@ def test_pil_readers_get_the_same_pixels(tmp_path):
         assert all(numpy.array_equal(raw[key], pictures[key]) for key in raw)
 
 
-@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"mode": "L"}, {"restart_marker_blocks": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"mode": "L"}, {"restart_marker_blocks": 2}]
+)
 @pytest.mark.parametrize("size", [(1000, 700), (511, 903), (300, 301), (225, 225), (120, 80)])
 def test_fast_is_near_exact(tmp_path, options, size):
     """Smooth pictures at every DCT scale, odd sizes and enlargements: no shift in position or colour."""

@@ -18,8 +18,6 @@ def one(tmp_path, data, name="x.png", convert=False):
         return client.get_sample_auto_convert(timeout=20) if convert else client.get_sample(timeout=20)
 
 
-
-
 def test_the_fields_of_a_sample(tmp_path):
     sample = one(tmp_path, jpeg(20, 10), "a.jpg")
     assert (sample.id, sample.source, sample.attributes) == (str(tmp_path / "a.jpg"), "filesystem", "{}")
@@ -39,8 +37,15 @@ def test_the_dict_of_a_sample(tmp_path):
     sample = one(tmp_path, jpeg(20, 10), "a.jpg", convert=True)
     image = sample.pop("image")
     assert sample == {
-        "id": str(tmp_path / "a.jpg"), "source": "filesystem", "duplicate_state": 0, "attributes": {}, "tags": [],
-        "coca_embedding": [], "latents": {}, "masks": {}, "additional_images": {},
+        "id": str(tmp_path / "a.jpg"),
+        "source": "filesystem",
+        "duplicate_state": 0,
+        "attributes": {},
+        "tags": [],
+        "coca_embedding": [],
+        "latents": {},
+        "masks": {},
+        "additional_images": {},
     }
     assert (image.mode, image.size) == ("RGB", (20, 10))
 
@@ -48,8 +53,11 @@ def test_the_dict_of_a_sample(tmp_path):
 @pytest.mark.parametrize("channels, mode", [(1, "L"), (2, "LA"), (3, "RGB"), (4, "RGBA")])
 def test_views_of_every_channel_count(tmp_path, channels, mode):
     picture = numpy.random.default_rng(1).integers(0, 256, (9, 13, channels), dtype=numpy.uint8)
-    data = saved(picture[:, :, 0] if channels == 1 else picture) if channels != 2 else png(
-        13, 9, 8, 4, b"".join(b"\0" + row.tobytes() for row in picture))
+    data = (
+        saved(picture[:, :, 0] if channels == 1 else picture)
+        if channels != 2
+        else png(13, 9, 8, 4, b"".join(b"\0" + row.tobytes() for row in picture))
+    )
     sample = one(tmp_path, data)
     array = sample.image.to_numpy_array()
     assert numpy.array_equal(array, picture)
@@ -192,9 +200,12 @@ def test_buffers_outlive_sample_and_client(tmp_path):
 
 
 def test_transparency_kinds_of_png(tmp_path):
-    palette = png(4, 1, 8, 3, b"\0" + bytes([0, 1, 2, 1]), chunk(b"PLTE", bytes([255, 0, 0, 0, 255, 0, 0, 0, 255])) + chunk(b"tRNS", b"\0\x80"))
+    palette = png(
+        4, 1, 8, 3, b"\0" + bytes([0, 1, 2, 1]), chunk(b"PLTE", bytes([255, 0, 0, 0, 255, 0, 0, 0, 255])) + chunk(b"tRNS", b"\0\x80")
+    )
     assert one(tmp_path, palette).image.to_numpy_array().tolist() == [
-        [[255, 0, 0, 0], [0, 255, 0, 128], [0, 0, 255, 255], [0, 255, 0, 128]]]
+        [[255, 0, 0, 0], [0, 255, 0, 128], [0, 0, 255, 255], [0, 255, 0, 128]]
+    ]
     key = png(2, 1, 8, 2, b"\0" + bytes([255, 0, 0, 0, 0, 255]), chunk(b"tRNS", bytes([0, 255, 0, 0, 0, 0])))
     assert one(tmp_path, key).image.to_numpy_array().tolist() == [[[255, 0, 0, 0], [0, 0, 255, 255]]]
 

@@ -23,9 +23,7 @@ TIMEOUT = 1.0  # seconds of silence that a source bears
 
 def pictures():
     """name -> bytes of a file: PNGs and JPEGs, each of a size of its own. The victim is a PNG: nothing of it may be mended."""
-    return {
-        name: saved(photo(40 + i, 30, seed=i)) if SUFFIX[name] == "png" else jpeg(40 + i, 30, seed=i) for i, name in enumerate(NAMES)
-    }
+    return {name: saved(photo(40 + i, 30, seed=i)) if SUFFIX[name] == "png" else jpeg(40 + i, 30, seed=i) for i, name in enumerate(NAMES)}
 
 
 def shard(names, files):

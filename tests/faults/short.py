@@ -1,6 +1,6 @@
 """A process of which each child reads a pass while one allocation after the other is refused. Prints how each ended.
 
-    short.py config(JSON) batch_size(0: single samples) late(0 or 1) how(python or native) first behind width
+short.py config(JSON) batch_size(0: single samples) late(0 or 1) how(python or native) first behind width
 """
 
 import ctypes

@@ -208,7 +208,9 @@ def test_a_listing_that_never_comes(how):
                 client.get_sample()
         ended = time.monotonic()
         thread.join(10)
-        note(f"{how} while start() lists: back after {1e3 * (times[1] - times[0]):.0f} ms, start() ended after {1e3 * (ended - times[0]):.0f} ms")
+        note(
+            f"{how} while start() lists: back after {1e3 * (times[1] - times[0]):.0f} ms, start() ended after {1e3 * (ended - times[0]):.0f} ms"
+        )
         assert times[1] - times[0] < 1 and ended - times[0] < 2
         client.stop()
         assert client.stats()["seen"] == 0

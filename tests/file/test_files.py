@@ -41,7 +41,7 @@ def test_suffix_with_its_dot_in_any_case(tmp_path):
 
 
 def test_names_that_are_hard(tmp_path):
-    names = ["new\nline.jpg", 'quo"te\'.jpg', "\N{GRINNING FACE}.jpg", "a" * 251 + ".jpg", "tab\t.jpg", " lead.jpg"]
+    names = ["new\nline.jpg", "quo\"te'.jpg", "\N{GRINNING FACE}.jpg", "a" * 251 + ".jpg", "tab\t.jpg", " lead.jpg"]
     fill(tmp_path, *names)
     fill(tmp_path, b"caf\xe9.jpg")
     samples, stats = read(config(tmp_path))
@@ -136,7 +136,8 @@ def test_unreadable_files_and_folders(tmp_path):
     count, failures, last = json.loads(done.stdout)
     assert count == 2 and failures == {"io": 2}
     assert {os.path.basename(f["name"]): f["text"] for f in last} == {
-        "b.jpg": "open: Permission denied", "closed": "folder cannot be listed: Permission denied",
+        "b.jpg": "open: Permission denied",
+        "closed": "folder cannot be listed: Permission denied",
     }
 
 
@@ -188,9 +189,14 @@ def test_a_folder_that_may_not_be_read_is_not_called_empty(tmp_path):
     assert set(lines[:3]) == {f"SourceOSError: [Errno 13] root_path: Permission denied: {str(tmp_path / 'root')!r}"} == {lines[6]}
     for line in lines[3:6]:
         assert f"SourceValueError: root_path: no images below {str(above)!r} (looked for avif " in line
-        assert f"; 2 folders cannot be listed, the first: {above}/one: folder cannot be listed: Permission denied; passed over: 1 (hidden)" in line
+        assert (
+            f"; 2 folders cannot be listed, the first: {above}/one: folder cannot be listed: Permission denied; passed over: 1 (hidden)"
+            in line
+        )
     said = [line for line in done.stderr.splitlines() if line.startswith("check:")]
-    assert said[0] == f"check: root_path: Permission denied: {str(tmp_path / 'root')!r}" and said[1] == f"check: {lines[3].partition(' ')[2]}"
+    assert (
+        said[0] == f"check: root_path: Permission denied: {str(tmp_path / 'root')!r}" and said[1] == f"check: {lines[3].partition(' ')[2]}"
+    )
     assert said[2] == f"check: url: Permission denied: {str(tmp_path / 'root')!r}"
     assert {*said[3:5]} <= {f"check: url: Permission denied: {str(above / name)!r}" for name in ("one", "two")}
     sub = f"Permission denied: {str(tmp_path / 'root' / 'sub')!r}"

@@ -54,7 +54,9 @@ def mangled(text, rng):
     data = bytearray(text.encode("utf-8", "replace"))
     for _ in range(rng.choice((1, 1, 3, 10))):
         at = rng.randrange(len(data) + 1)
-        data[at : at + rng.choice((0, 1, 1, 5))] = rng.choice((b"", b"[", b"{", b'"', b"\\u", b"\xff", b"1e999", b"[" * 20000, b",", b"-", bytes([rng.randrange(256)])))
+        data[at : at + rng.choice((0, 1, 1, 5))] = rng.choice(
+            (b"", b"[", b"{", b'"', b"\\u", b"\xff", b"1e999", b"[" * 20000, b",", b"-", bytes([rng.randrange(256)]))
+        )
     return bytes(data)
 
 
@@ -67,7 +69,9 @@ def answer(given):
             urls.check_urls(client._config.source_config.url)
         said = "a client"
         source = vars(client._config.source_config)
-        if not isinstance(given, bytes) and all("hunter2" not in str(value) for key, value in source.items() if key not in SECRETS | ADDRESSES):
+        if not isinstance(given, bytes) and all(
+            "hunter2" not in str(value) for key, value in source.items() if key not in SECRETS | ADDRESSES
+        ):
             assert "hunter2" not in repr(source)  # where it is a path, it is none
         client.state_dict()
     except ValueError as error:

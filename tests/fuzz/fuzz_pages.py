@@ -37,7 +37,18 @@ VALUES = [None, True, False, 0, -1, 1.5, 2**31, 2**80, -(10**400), 10**4000, flo
 URLS = ["", "/file", "//", "?", "?cursor=a", "?cursor=\ud800", "http://[", "http://[::1", "http://h:99999/x?cursor=1", "https://127.0.0.1/", "ftp://x/",
         "file:///etc/passwd", "http://" + "a" * 300 + "/", "http://\uff0f/", "http://é.invalid/", "http://u:hunter2hunter2@127.0.0.1:1/", "//h\\x", "\0",
         " \t", "http://127.0.0.1:1/", "javascript:x", "../../x", "http://xn--/", "/" + "y" * 70000, "#", "http:///x", "HTTP://127.0.0.1:0/"]  # fmt: skip
-HEADERS = ["Retry-After", "Content-Encoding", "Content-Length", "Transfer-Encoding", "Location", "Content-Type", "Connection", "", "X\0", " y"]
+HEADERS = [
+    "Retry-After",
+    "Content-Encoding",
+    "Content-Length",
+    "Transfer-Encoding",
+    "Location",
+    "Content-Type",
+    "Connection",
+    "",
+    "X\0",
+    " y",
+]
 WORDS = ["gzip", "deflate", "br", "zstd", "identity", "gzip, gzip", "chunked", "Chunked, chunked", "-1", "0", "99999999999999999999", "1e9", "0x10", "9" * 5000,
          "Mon, 20 Nov 9999999999 12:00:00 +0000", "Mon, 20 Nov 2023 12:00:00 +99999999999999", "\xb2", "5;5", "", " ", "a\rb", "\xff" * 300]  # fmt: skip
 STATUSES = ["200 OK", "200", "204 No", "206 Part", "301 M", "302 Found", "303 S", "307 T", "308 P", "400 Bad", "401 No", "403 No", "404 No", "414 Long",
@@ -95,7 +106,22 @@ def hurt(data, rng):
     for _ in range(rng.choice((1, 1, 3, 10))):
         at = rng.randrange(len(data) + 1)
         data[at : at + rng.choice((0, 1, 1, 5, 500))] = rng.choice(
-            (b"", b"[" * 3000, b"{", b'"', b"\\ud800", b"\xff", b"1e999", b"1" * 5000, b",", b"-", b"\r\n", b"\r\n\r\n", b"\0", bytes([rng.randrange(256)]))
+            (
+                b"",
+                b"[" * 3000,
+                b"{",
+                b'"',
+                b"\\ud800",
+                b"\xff",
+                b"1e999",
+                b"1" * 5000,
+                b",",
+                b"-",
+                b"\r\n",
+                b"\r\n\r\n",
+                b"\0",
+                bytes([rng.randrange(256)]),
+            )
         )
     return bytes(data)
 
@@ -186,7 +212,12 @@ def main():
                 change(page, rng)
         server.pages, server.at = [message(page, rng) for page in pages], 0
         server.requests.clear()
-        keys = {"random_sampling": rng.random() < 0.15, "require_images": rng.random() < 0.7, "has_latents": "depth", "require_embeddings": True}
+        keys = {
+            "random_sampling": rng.random() < 0.15,
+            "require_images": rng.random() < 0.7,
+            "has_latents": "depth",
+            "require_embeddings": True,
+        }
         try:
             said = outcome(server, **keys)
         except BaseException:

@@ -59,8 +59,30 @@ LOCATIONS = [
     b"//\xff\xfe/x", b"http://h/" + b"a" * 70000, b"HTTP://H/", b"http:/h", b"http:h", b"\\\\h\\x", b"http://h\\@g/",
 ]  # fmt: skip
 CODINGS = [b"chunked", b"gzip", b"identity", b"gzip, chunked", b"Chunked ", b"chunked, chunked", b"br", b"\xff", b""]
-RANGES = [b"bytes 5-9/10", b"bytes 0-0/*", b"bytes */5", b"bytes 9-5/3", b"bytes " + b"9" * 19 + b"-5/1", b"lines 1-2/3", "bytes \u0663-\u0664/\u0665".encode()]
-TEXTS = [b"", b"\xff\xfe", b"\r", b"\0", b'W/"x"', b'"\xc3\xa9\r\x01"', b"x" * 70000, b"close", b"keep-alive", b"%s%n", b"a, b", b"\t", b"100-continue"]
+RANGES = [
+    b"bytes 5-9/10",
+    b"bytes 0-0/*",
+    b"bytes */5",
+    b"bytes 9-5/3",
+    b"bytes " + b"9" * 19 + b"-5/1",
+    b"lines 1-2/3",
+    "bytes \u0663-\u0664/\u0665".encode(),
+]
+TEXTS = [
+    b"",
+    b"\xff\xfe",
+    b"\r",
+    b"\0",
+    b'W/"x"',
+    b'"\xc3\xa9\r\x01"',
+    b"x" * 70000,
+    b"close",
+    b"keep-alive",
+    b"%s%n",
+    b"a, b",
+    b"\t",
+    b"100-continue",
+]
 HEADERS = {
     b"Content-Length": NUMBERS, b"Retry-After": NUMBERS + DATES, b"Location": LOCATIONS, b"Transfer-Encoding": CODINGS,
     b"Content-Encoding": CODINGS, b"Content-Range": RANGES, b"ETag": TEXTS, b"Last-Modified": DATES + TEXTS, b"Connection": TEXTS,
@@ -71,7 +93,19 @@ STATUSES = [
     b"403", b"404 No", b"408", b"410", b"416", b"429", b"500", b"503 Busy", b"599", b"600", b"999", b"100 Continue", b"101", b"103", b"199",
     b"000", b"099", b"20", b"2000", b"2 00", b"-200", "٢٠٠".encode(), b"", b"200 \xff\0" + b"x" * 3000,
 ]  # fmt: skip
-VERSIONS = [b"HTTP/1.1", b"HTTP/1.0", b"HTTP/0.9", b"HTTP/2", b"HTTP/3.0", b"http/1.1", b"HTTP/1.", b"HTTP/11.1", b"ICY", b"", b"\x16\x03\x01"]
+VERSIONS = [
+    b"HTTP/1.1",
+    b"HTTP/1.0",
+    b"HTTP/0.9",
+    b"HTTP/2",
+    b"HTTP/3.0",
+    b"http/1.1",
+    b"HTTP/1.",
+    b"HTTP/11.1",
+    b"ICY",
+    b"",
+    b"\x16\x03\x01",
+]
 VALUES = [
     None, True, False, -1, 0, 2**63, 10**30, 1e308, 0.5, float("inf"), float("nan"), "", "\ud800", "\0", "é", "x" * 5000, [], {}, [[]], [None],
     {"a": {}}, "http://[", "http://\ud800/", "http://h:99999/", "http://a..b/", "/a.tar", "ftp://h", "\udcff", "a/", "9" * 5000, [1], {"": 1},
@@ -122,7 +156,13 @@ def packed(body, rng):
             import zstandard
 
             skip = b"\x5a\x2a\x4d\x18" + rng.choice((0, 4, 2**32 - 1)).to_bytes(4, "little") + b"skip"
-            return skip + zstandard.compress(body[:900]) + rng.choice((skip, b"")) + zstandard.compress(body[900:]) + rng.choice((b"", skip, bytes(9)))
+            return (
+                skip
+                + zstandard.compress(body[:900])
+                + rng.choice((skip, b""))
+                + zstandard.compress(body[900:])
+                + rng.choice((b"", skip, bytes(9)))
+            )
     return body
 
 
@@ -145,13 +185,21 @@ def hurt_head(data, rng):
     elif kind < 7:
         lines[0] = rng.choice(VERSIONS[:2] if rng.random() < 0.8 else VERSIONS) + b" " + rng.choice(STATUSES)
     elif kind == 7:
-        lines[1:1] = rng.choice(([b" folded"], [b"X: y"] * 300, [b"X:"] * 20000, [b"a: " + b"b" * 3000] * 30, [b"nocolon"], [b"\t"], [b":"]))
+        lines[1:1] = rng.choice(
+            ([b" folded"], [b"X: y"] * 300, [b"X:"] * 20000, [b"a: " + b"b" * 3000] * 30, [b"nocolon"], [b"\t"], [b":"])
+        )
     elif kind == 8:
-        return rng.choice((b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 x\r\nA: b\r\n\r\n", b"HTTP/1.1 199\r\n\r\n")) * rng.choice((1, 3, 5000)) + data
+        return (
+            rng.choice((b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 x\r\nA: b\r\n\r\n", b"HTTP/1.1 199\r\n\r\n"))
+            * rng.choice((1, 3, 5000))
+            + data
+        )
     elif kind == 9:
         return b"\n".join(lines) + b"\n\n" + body
     elif kind == 10:
-        return rng.choice((b"", b"\r\n", b"\0", b"\xff" * 100, b"SSH-2.0-x\r\n", b"<html>", b"HTTP/1.1")) + (data if rng.random() < 0.5 else b"")
+        return rng.choice((b"", b"\r\n", b"\0", b"\xff" * 100, b"SSH-2.0-x\r\n", b"<html>", b"HTTP/1.1")) + (
+            data if rng.random() < 0.5 else b""
+        )
     else:
         del lines[rng.randrange(len(lines))]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
@@ -164,7 +212,9 @@ def hurt_bytes(data, rng):
         if rng.random() < 0.15:
             del data[at:]
         else:
-            data[at : at + rng.choice((0, 1, 1, 2, 40))] = rng.choice((b"", b"\r\n", b"\n", b"\0", b":", b"0", b"f", b"-", b";" * 5000, bytes([rng.randrange(256)])))
+            data[at : at + rng.choice((0, 1, 1, 2, 40))] = rng.choice(
+                (b"", b"\r\n", b"\n", b"\0", b":", b"0", b"f", b"-", b";" * 5000, bytes([rng.randrange(256)]))
+            )
     return bytes(data)
 
 
@@ -216,7 +266,9 @@ def generate(rng):
         answers["/o"] = [document_answer(more, rng), document_answer(page, rng)]
         answers["/a.tar"] = [answer(shard())]
     elif kind == "index":
-        index = rng.choice(({"a.tar": 2}, {"wids_version": 1, "shardlist": [{"url": "http://@/a.tar", "nsamples": 2}, {"url": "b.tar", "nsamples": 0}]}))
+        index = rng.choice(
+            ({"a.tar": 2}, {"wids_version": 1, "shardlist": [{"url": "http://@/a.tar", "nsamples": 2}, {"url": "b.tar", "nsamples": 0}]})
+        )
         answers["/index.json"] = [document_answer(index, rng)]
         answers["/a.tar"] = [answer(shard())]
     elif kind == "image":
@@ -309,7 +361,13 @@ def samples(kind, server):
     if kind == "label":
         from datago import DatagoBatchDataset  # it would import torch, without what main does
 
-        image = {"crop_and_resize": True, "default_image_size": 32, "downsampling_ratio": 32, "min_aspect_ratio": 0.9, "max_aspect_ratio": 1.1}
+        image = {
+            "crop_and_resize": True,
+            "default_image_size": 32,
+            "downsampling_ratio": 32,
+            "min_aspect_ratio": 0.9,
+            "max_aspect_ratio": 1.1,
+        }
         config["image_config"] = image
         dataset = DatagoBatchDataset(config, 2, classes="cls")
         count = 0

@@ -23,17 +23,39 @@ from datago.sources.webdataset._tar import TarError, TarReader
 CORPUS = pathlib.Path(__file__).parent / "corpus_tar"
 LARGEST = 16384  # bytes of an archive that is kept
 SIZES = [
-    b"0", b"777", b"00000000000\0", b"77777777777\0", b"-1", b"\x80" + bytes(10) + b"\5", b"\x80" + b"\xff" * 11,
-    b"\xff" * 12, b"\x80\0\0\0\x0f" + b"\xff" * 7, b" " * 8, bytes(12), b"9",
-    b"00000001000\0", b"00000000777\0", b"00004000001\0",
+    b"0",
+    b"777",
+    b"00000000000\0",
+    b"77777777777\0",
+    b"-1",
+    b"\x80" + bytes(10) + b"\5",
+    b"\x80" + b"\xff" * 11,
+    b"\xff" * 12,
+    b"\x80\0\0\0\x0f" + b"\xff" * 7,
+    b" " * 8,
+    bytes(12),
+    b"9",
+    b"00000001000\0",
+    b"00000000777\0",
+    b"00004000001\0",
 ]
 FIELDS = {0: 100, 124: 12, 148: 8, 156: 1, 257: 8, 345: 155, 482: 1, 504: 1}  # where they stand, and their width
 LIKELY = (124, 124, 156, 156, *FIELDS)
 TYPES = b"0\x001234567xXgLKASDMVNZ"
 RECORDS = [
-    b"12 path=ab/\n", b"9 size=5\n", b"10 size=-1\n", b"32 size=99999999999999999999999\n", b"8 path=\n", b"5 a=\n",
-    b"5 =a\n", b"22 GNU.sparse.major=1\n", b"999999 path=x\n", b"3 \n", b"0 a=b\n",
-    b"99999999999999999999 a=b\n", b"13 path=a\0b/\n",
+    b"12 path=ab/\n",
+    b"9 size=5\n",
+    b"10 size=-1\n",
+    b"32 size=99999999999999999999999\n",
+    b"8 path=\n",
+    b"5 a=\n",
+    b"5 =a\n",
+    b"22 GNU.sparse.major=1\n",
+    b"999999 path=x\n",
+    b"3 \n",
+    b"0 a=b\n",
+    b"99999999999999999999 a=b\n",
+    b"13 path=a\0b/\n",
 ]
 
 
@@ -60,8 +82,8 @@ def seeds(rng):
 
 
 def fix_sum(archive, at):
-    archive[at + 148:at + 156] = b" " * 8
-    archive[at + 148:at + 156] = b"%06o\0 " % sum(archive[at:at + 512])
+    archive[at + 148 : at + 156] = b" " * 8
+    archive[at + 148 : at + 156] = b"%06o\0 " % sum(archive[at : at + 512])
 
 
 def damage(archive, rng, others):
@@ -79,23 +101,23 @@ def damage(archive, rng, others):
             value = bytes([rng.choice(TYPES)])
         elif start == 257:
             value = rng.choice((b"ustar\x0000", b"ustar  \0", bytes(8)))
-        archive[at + start:at + start + min(width, len(value))] = value[:width]
+        archive[at + start : at + start + min(width, len(value))] = value[:width]
         if rng.random() < 0.85:
             fix_sum(archive, at)
     elif kind == 4:
         for _ in range(rng.randint(1, 8)):
             archive[rng.randrange(len(archive))] = rng.choice((0, 10, 32, 47, 48, 57, 61, 128, 255, rng.randrange(256)))
     elif kind == 5:
-        del archive[rng.randrange(len(archive)):]
+        del archive[rng.randrange(len(archive)) :]
     elif kind == 6:
-        del archive[at:at + rng.choice((512, 512, 1024, 1, 100))]
+        del archive[at : at + rng.choice((512, 512, 1024, 1, 100))]
     elif kind == 7:
-        copy = bytes(archive[at:at + 512])
+        copy = bytes(archive[at : at + 512])
         archive[at:at] = rng.choice((bytes(512), copy, rng.randbytes(512), bytes(1024), rng.randbytes(7)))
     elif kind == 8:
         other = rng.choice(others)
         begin = rng.randrange(len(other) // 512 + 1) * 512
-        archive[at:at] = other[begin:begin + 512 * rng.randint(1, 6)]
+        archive[at:at] = other[begin : begin + 512 * rng.randint(1, 6)]
     else:
         records = b"".join(rng.choices(RECORDS, k=rng.randint(1, 4)))
         block = bytearray(512)
@@ -118,7 +140,7 @@ def read(archive, rng=None, select=None, offset=0, skip=False):
                 reader.skip(size)
             else:
                 size = rng.randint(1, 2 * typical) if rng else len(archive)
-                members += reader.feed(archive[at:at + size])
+                members += reader.feed(archive[at : at + size])
             at += size
         reader.close()
     except TarError as caught:
@@ -147,7 +169,7 @@ def check(archive, rng):
         fewer, text, other = read(archive, rng, wanted, skip=skip)
         assert fewer == [m for m in members if wanted(m[0], len(m[1]))], "select changed what was selected"
         assert (text is None) == (error is None), f"select changed the error: {error} {text}"
-    everywhere = any(archive[i + 156:i + 157] == b"g" for i in range(0, len(archive), 512))
+    everywhere = any(archive[i + 156 : i + 157] == b"g" for i in range(0, len(archive), 512))
     if members and not everywhere:
         first = rng.randrange(len(members))
         rest, text, _ = read(archive, rng, offset=members[first][2])

@@ -1,4 +1,5 @@
 """Makes the seeds of fuzz_image: make_corpus.py FOLDER. Each is a tiny picture and the six bytes of options behind it."""
+
 import io
 import pathlib
 import random
@@ -39,10 +40,13 @@ def picture(mode, size=(45, 37)):
     """A gradient with noise and a hard edge."""
     image = Image.new("RGBA", size)
     width, height = size
-    image.putdata([
-        (x * 255 // width, y * 255 // height, (x * y + rng.randrange(40)) % 256, 255 if x > y else (x * 9) % 256)
-        for y in range(height) for x in range(width)
-    ])
+    image.putdata(
+        [
+            (x * 255 // width, y * 255 // height, (x * y + rng.randrange(40)) % 256, 255 if x > y else (x * 9) % 256)
+            for y in range(height)
+            for x in range(width)
+        ]
+    )
     return image.convert(mode)
 
 
@@ -65,9 +69,15 @@ def segment(marker, content):
 def jpegs():
     rgb = picture("RGB")
     for name, options in {
-        "420": {"subsampling": 2}, "422": {"subsampling": 1}, "444": {"subsampling": 0}, "progressive": {"progressive": True},
-        "restart": {"restart_marker_blocks": 2}, "progressive_restart": {"progressive": True, "restart_marker_rows": 1},
-        "optimized": {"optimize": True, "quality": 95}, "rough": {"quality": 5}, "rgb": {"keep_rgb": True},
+        "420": {"subsampling": 2},
+        "422": {"subsampling": 1},
+        "444": {"subsampling": 0},
+        "progressive": {"progressive": True},
+        "restart": {"restart_marker_blocks": 2},
+        "progressive_restart": {"progressive": True, "restart_marker_rows": 1},
+        "optimized": {"optimize": True, "quality": 95},
+        "rough": {"quality": 5},
+        "rgb": {"keep_rgb": True},
     }.items():
         keep(f"jpeg_{name}.jpg", saved(rgb, "JPEG", **options))
     keep("jpeg_grey.jpg", saved(picture("L"), "JPEG"))
@@ -91,22 +101,20 @@ def jpegs():
         keep(f"jpeg_{name}.jpg", bytes(data))
     plain, rgb_444 = saved(rgb, "JPEG", quality=40), saved(rgb, "JPEG", subsampling=0)
     for orientation in range(1, 9):
-        keep(f"jpeg_exif_{orientation}.jpg",
-             plain[:2] + segment(0xE1, exif(orientation, orientation % 2 == 0)) + plain[2:])
+        keep(f"jpeg_exif_{orientation}.jpg", plain[:2] + segment(0xE1, exif(orientation, orientation % 2 == 0)) + plain[2:])
     keep("jpeg_exif_broken.jpg", plain[:2] + segment(0xE1, exif(6)[:-5]) + plain[2:])
     cmyk = saved(picture("CMYK"), "JPEG")
     adobe = cmyk.index(b"Adobe") + 11
-    keep("jpeg_ycck.jpg", cmyk[:adobe] + b"\2" + cmyk[adobe + 1:])
+    keep("jpeg_ycck.jpg", cmyk[:adobe] + b"\2" + cmyk[adobe + 1 :])
     keep("jpeg_icc.jpg", plain[:2] + segment(0xE2, b"ICC_PROFILE\0\1\1" + bytes(40)) + plain[2:])
-    keep("jpeg_cut.jpg", plain[:len(plain) * 2 // 3])
+    keep("jpeg_cut.jpg", plain[: len(plain) * 2 // 3])
     keep("jpeg_no_end.jpg", plain[:-2])
     keep("jpeg_trailing.jpg", plain + b"\0" * 9)
     keep("jpeg_damaged.jpg", plain[:-60] + bytes(b ^ 0x5A for b in plain[-60:-40]) + plain[-40:])
     # Two components, which have no colour space; and one scan, 600 times.
     frame, scan = rgb_444.index(b"\xff\xc0"), rgb_444.index(b"\xff\xda")
-    two = segment(0xC0, rgb_444[frame + 4:frame + 9] + b"\2" + rgb_444[frame + 10:frame + 16])
-    keep("jpeg_two.jpg", rgb_444[:frame] + two + rgb_444[frame + 19:scan] + segment(0xDA, b"\2\1\0\2\x11\0\x3f\0")
-         + rgb_444[scan + 14:])
+    two = segment(0xC0, rgb_444[frame + 4 : frame + 9] + b"\2" + rgb_444[frame + 10 : frame + 16])
+    keep("jpeg_two.jpg", rgb_444[:frame] + two + rgb_444[frame + 19 : scan] + segment(0xDA, b"\2\1\0\2\x11\0\x3f\0") + rgb_444[scan + 14 :])
     dots = saved(picture("L", (8, 8)), "JPEG", progressive=True, quality=20)
     last = dots.rindex(b"\xff\xda")
     keep("jpeg_scans.jpg", dots[:last] + dots[last:-2] * 600 + dots[-2:])
@@ -131,7 +139,7 @@ def png(width, height, depth, colour, interlaced=0, extra=b"", parts=1, filters=
             rows.append(bytes([filter]) + bytes((i // 7 * 16 + rng.randrange(3)) % 256 for i in range(size)))
     data = zlib.compress(b"".join(rows), level)
     cut = -(-len(data) // parts)
-    idats = b"".join(chunk(b"IDAT", data[i:i + cut]) for i in range(0, len(data), cut))
+    idats = b"".join(chunk(b"IDAT", data[i : i + cut]) for i in range(0, len(data), cut))
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + extra + idats + chunk(b"IEND", b"")
 
@@ -159,7 +167,7 @@ def pngs():
     keep("png_wide.png", png(65501, 1, 1, 0), bytes([0, JPEG, 50, NO_BUCKETS, 0, 15]))  # beyond what a JPEG can be
     keep("png_exif.png", png(20, 10, 8, 2, extra=chunk(b"eXIf", exif(6)[6:])))
     whole = png(30, 30, 8, 2, filters=[0, 4])
-    keep("png_cut.png", whole[:len(whole) * 2 // 3])
+    keep("png_cut.png", whole[: len(whole) * 2 // 3])
     keep("png_bad_filter.png", png(8, 8, 8, 2, filters=[0, 7]))
     keep("png_bad_crc.png", whole[:-20] + b"\0" + whole[-19:])
     keep("png_more_rows.png", whole.replace(whole[16:33], chunk(b"IHDR", struct.pack(">IIBBBBB", 30, 20, 8, 2, 0, 0, 0))[8:]))
@@ -169,13 +177,16 @@ def pngs():
 def webps():
     rgba, rgb = picture("RGBA", (40, 33)), picture("RGB", (40, 33))
     for name, image, options in (
-        ("lossy", rgb, {}), ("lossless", rgb, {"lossless": True}), ("alpha", rgba, {}),
-        ("lossless_alpha", rgba, {"lossless": True, "exact": True}), ("exif", rgb, {"exif": exif(8)}),
+        ("lossy", rgb, {}),
+        ("lossless", rgb, {"lossless": True}),
+        ("alpha", rgba, {}),
+        ("lossless_alpha", rgba, {"lossless": True, "exact": True}),
+        ("exif", rgb, {"exif": exif(8)}),
     ):
         keep(f"webp_{name}.webp", saved(image, "WEBP", quality=50, **options))
     keep("webp_animated.webp", saved(rgb, "WEBP", save_all=True, append_images=[rgb.rotate(90)], quality=10))
     whole = saved(rgb, "WEBP")
-    keep("webp_cut.webp", whole[:len(whole) // 2])
+    keep("webp_cut.webp", whole[: len(whole) // 2])
     keep("webp_1x1.webp", saved(picture("RGB", (1, 1)), "WEBP"))
 
 
@@ -192,7 +203,9 @@ def others():
 def crops():
     """Parts of pictures, and where they are placed: quality and the cut say how large, and in which layout and type."""
     whole = picture("RGB")
-    for i, (format, options) in enumerate([("JPEG", {}), ("JPEG", {"progressive": True}), ("JPEG", {"subsampling": 0}), ("PNG", {}), ("WEBP", {})]):
+    for i, (format, options) in enumerate(
+        [("JPEG", {}), ("JPEG", {"progressive": True}), ("JPEG", {"subsampling": 0}), ("PNG", {}), ("WEBP", {})]
+    ):
         data = saved(whole, format, exif=exif(i + 3), **options)
         keep(f"crop_{i}", data, bytes([ORIENT | RGB8, NOT, 31 + 5 * i, RESIZED, 20 + i, 32 + 15]))
         keep(f"crop_placed_{i}", data, bytes([EXACT if i % 2 else RGBX, NOT, 18 + 2 * i, RESIZED, 30 - i, 96 + 15]))

@@ -133,9 +133,7 @@ def test_an_expired_url_is_called_that():  # H12
 
 
 def test_an_endless_error_page_is_cut():
-    (status, _, (reason, text)), server = fetch_one(
-        drip(b"HTTP/1.1 404 No\r\nConnection: close\r\n\r\n", b"x" * 65536, 0.001, 10_000)
-    )
+    (status, _, (reason, text)), server = fetch_one(drip(b"HTTP/1.1 404 No\r\nConnection: close\r\n\r\n", b"x" * 65536, 0.001, 10_000))
     assert (status, reason) == (404, "not_found") and text.startswith("HTTP 404")
 
 
@@ -191,10 +189,7 @@ def test_redirects():  # H15
     paths |= {"/ftp": answer(status="302 Found", Location="ftp://127.0.0.1/x"), "/nowhere": answer(status="302 Found")}
     paths |= {"/file": answer(status="302 Found", Location="file:///etc/passwd")}
     with faulty(paths) as server:
-        urls = [
-            f"{server.url}/{path}"
-            for path in (301, 302, 303, 307, 308, "hop1", "hop6", "hop0", "loop", "ftp", "file", "nowhere")
-        ]
+        urls = [f"{server.url}/{path}" for path in (301, 302, 303, 307, 308, "hop1", "hop6", "hop0", "loop", "ftp", "file", "nowhere")]
         found = fetch(urls)
     assert [body for _, body, _ in found] == [b"end"] * 5 + [b"far"] * 2 + [None] * 5
     texts = [error[1] for _, _, error in found[7:]]
@@ -228,8 +223,7 @@ def test_https(tmp_path):  # H15
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-        b"1;a=b\r\nh\r\n003\r\nell\r\n1;x\r\no\r\n0\r\nX-Trailer: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;a=b\r\nh\r\n003\r\nell\r\n1;x\r\no\r\n0\r\nX-Trailer: 1\r\n\r\n",
         b"HTTP/1.1 200\r\ncontent-length: 5\r\n\r\nhello",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\n\r\nhello",
@@ -246,19 +240,13 @@ def test_too_large():
     chunked, _ = fetch_one(cut(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000), max_bytes=1000)
     fits, _ = fetch_one(answer(b"x" * 1000), max_bytes=1000)
     for _, body, (reason, text) in (declared, chunked):
-        assert (
-            body is None
-            and reason == "too_large"
-            and text.startswith("larger than max_file_bytes, which is 1000: http")
-        )
+        assert body is None and reason == "too_large" and text.startswith("larger than max_file_bytes, which is 1000: http")
     assert len(fits[1]) == 1000
 
 
 def test_user_agent_and_proxies(monkeypatch):  # H23, H24
     found, server = fetch_one(answer(b"x"), user_agent="mine/1")
-    assert "User-Agent: mine/1" in server.headers() and not any(
-        line.startswith("Accept-Encoding") for line in server.headers()
-    )
+    assert "User-Agent: mine/1" in server.headers() and not any(line.startswith("Accept-Encoding") for line in server.headers())
     with faulty({"http://images.invalid/a": answer(b"by proxy"), "/a": answer(b"direct")}) as server:
         monkeypatch.setenv("http_proxy", server.url)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -359,9 +347,7 @@ def test_a_fork_has_no_thread_and_does_no_harm():
         fetcher.close()
 
 
-@pytest.mark.parametrize(
-    "end", ["", "raise SystemExit(0)", "import os; os._exit(0)", "del f", "import gc; f = [f]; f.append(f)"]
-)
+@pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "import os; os._exit(0)", "del f", "import gc; f = [f]; f.append(f)"])
 def test_the_interpreter_may_end_at_any_time(end):
     with faulty({"/x": slow(answer(b"x" * 50_000), 0.01), "/never": silent()}) as server:
         script = (

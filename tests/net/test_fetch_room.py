@@ -24,7 +24,15 @@ def take(fetcher, count, seconds=50):
     return found
 
 
-@pytest.mark.parametrize("head", [answer(length=300_000_000), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", answer(length=2**40)])
+@pytest.mark.parametrize(
+    "head",
+    [
+        answer(length=300_000_000),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        answer(length=2**40),
+    ],
+)
 @pytest.mark.parametrize("slow", [1, 7])
 def test_what_a_head_claims_takes_no_room(head, slow):
     piece = b"190\r\n" + b"x" * 400 + b"\r\n" if b"chunked" in head else b"x" * 400

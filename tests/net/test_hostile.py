@@ -85,7 +85,14 @@ def test_heads_without_end(head):
         fails(server.url, "too long", attempts=1)
 
 
-@pytest.mark.parametrize("chunks", [b"5;" + b"x" * 5000 + b"\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n" + b"T: " + b"x" * 70000, b"5\r\nhello\r\n0\r\n" + b"T: x\r\n" * 20000])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"5;" + b"x" * 5000 + b"\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n" + b"T: " + b"x" * 70000,
+        b"5\r\nhello\r\n0\r\n" + b"T: x\r\n" * 20000,
+    ],
+)
 def test_extensions_and_trailers_without_end(chunks):
     with serve([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks]) as server:
         fails(server.url, "too long", attempts=1)
@@ -106,21 +113,36 @@ def test_an_etag_with_a_line_break_is_not_sent_back():
     def said(request):
         if request.number == 0:
             return answer(BODY[:5000], 'ETag: "a\rX: y"', length=len(BODY))
-        return answer(BODY[5000:], f"Content-Range: bytes 5000-{len(BODY) - 1}/{len(BODY)}", 'ETag: "a\rX: y"', status="206 Partial Content")
+        return answer(
+            BODY[5000:], f"Content-Range: bytes 5000-{len(BODY) - 1}/{len(BODY)}", 'ETag: "a\rX: y"', status="206 Partial Content"
+        )
 
     with serve(said) as server:
         assert read(server.url) == BODY
         assert "if-range" not in server.requests[1].headers and "x: y" not in server.requests[1].head.lower()
 
 
-@pytest.mark.parametrize("text", ["http://\ud800/", "http://h/\ud800", "http://\ud800@h/", "http\u017f://h/", "http://h:\u0661/", "http://a\uff0fb/", "http://" + "a." * 70000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://\ud800/",
+        "http://h/\ud800",
+        "http://\ud800@h/",
+        "http\u017f://h/",
+        "http://h:\u0661/",
+        "http://a\uff0fb/",
+        "http://" + "a." * 70000,
+    ],
+)
 def test_what_is_no_url_is_called_that(text):
     with pytest.raises(SourceValueError):
         Url.parse(text)
 
 
 def test_schemes_are_ascii():
-    assert scheme_of("f\u0131le:/x") == "" and scheme_of("FILE:/x") == "file" and Url.parse("HTTPS://B\xfccher.de").host == "xn--bcher-kva.de"
+    assert (
+        scheme_of("f\u0131le:/x") == "" and scheme_of("FILE:/x") == "file" and Url.parse("HTTPS://B\xfccher.de").host == "xn--bcher-kva.de"
+    )
 
 
 # ---- listings and indexes
@@ -224,7 +246,12 @@ def test_shards_that_may_not_be_read_say_why(tmp_path, request):
     assert sum(1 for _ in client(f"{tmp_path}/open/a.tar")) == 1  # everything is imported now
     request.getfixturevalue("as_nobody")
     try:
-        for pattern, names in {"*/*.tar": ["open/c.tar", "shut/"], "shut/*.tar": ["shut/"], "shut/b.tar": ["shut/b.tar"], "**/*.tar": ["open/c.tar", "shut/"]}.items():
+        for pattern, names in {
+            "*/*.tar": ["open/c.tar", "shut/"],
+            "shut/*.tar": ["shut/"],
+            "shut/b.tar": ["shut/b.tar"],
+            "**/*.tar": ["open/c.tar", "shut/"],
+        }.items():
             reader = client(f"{tmp_path}/{pattern}")
             if pattern.startswith("shut"):
                 with pytest.raises(SourceError, match="Permission denied"):
@@ -269,7 +296,12 @@ def test_zstd_in_all_its_pieces(size):
     halves = [zstandard.compress(ARCHIVE[:2000]), zstandard.ZstdCompressor(write_checksum=True).compress(ARCHIVE[2000:])]
     skips = [struct.pack("<II", 0x184D2A50 + i, len(data)) + data for i, data in enumerate((b"", b"size", bytes(3000)))]
     last = struct.pack("<II", 0x184D2A5F, 3) + b"end"
-    for pieces in ([skips[1], *halves], [last, skips[0], skips[2], halves[0], skips[1], halves[1], last], [*halves, skips[2]], [zstandard.compress(b""), *halves]):
+    for pieces in (
+        [skips[1], *halves],
+        [last, skips[0], skips[2], halves[0], skips[1], halves[1], last],
+        [*halves, skips[2]],
+        [zstandard.compress(b""), *halves],
+    ):
         assert keys(b"".join(pieces), size) == (["0", "1", "2"], None)
     assert "truncated" in keys(skips[2][:2000], size)[1] or "ends early" in keys(skips[2][:2000], size)[1]
     assert "truncated" in keys(skips[1] + halves[0] + skips[2][:50], size)[1]
@@ -285,7 +317,13 @@ def test_gzip_in_all_its_pieces(size):
     fields = b"\x1f\x8b\x08\x1c" + bytes(6) + struct.pack("<H", 5) + b"extra" + b"name\0" + b"a comment\0"
     crc = b"\x1f\x8b\x08\x02" + bytes(6)
     crc += struct.pack("<H", zlib.crc32(crc) & 0xFFFF)
-    for data in (b"".join(halves), b"".join(halves) + bytes(5000), gzip.compress(b"") + b"".join(halves), fields + raw + end, crc + raw + end):
+    for data in (
+        b"".join(halves),
+        b"".join(halves) + bytes(5000),
+        gzip.compress(b"") + b"".join(halves),
+        fields + raw + end,
+        crc + raw + end,
+    ):
         assert keys(data, size) == (["0", "1", "2"], None)
     assert "ends early" in keys(halves[0] + halves[1][:50], size)[1]
     assert "gzip" in keys(halves[0] + b"junk" * 9, size)[1]
@@ -314,7 +352,9 @@ def test_samples_and_names_have_bounds(monkeypatch):
     assert ["a sample of 5 members, 4500 bytes" in one.text for one in told] == [True]
 
 
-@pytest.mark.parametrize("size", ["11529215046068469760", "1152921504606846976", "18446744073709551617", "9223372036854775808", "9" * 30, "720575940379279360"])
+@pytest.mark.parametrize(
+    "size", ["11529215046068469760", "1152921504606846976", "18446744073709551617", "9223372036854775808", "9" * 30, "720575940379279360"]
+)
 def test_sizes_that_overflow(size):
     record = f" size={size}\n"
     record = f"{len(record) + 2}{record}".encode()

@@ -340,7 +340,9 @@ def test_garbage_in_place_of_tls():
             sock.close()
 
 
-@pytest.mark.parametrize("junk", [b"SSH-2.0-OpenSSH_9\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 20\r\n\r\n"])
+@pytest.mark.parametrize(
+    "junk", [b"SSH-2.0-OpenSSH_9\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 20\r\n\r\n"]
+)
 def test_an_answer_that_is_not_http(junk):
     with serve([junk]) as server:
         fails(server.url, "not HTTP|within a line", attempts=2)
@@ -406,7 +408,9 @@ def test_retry_after_that_is_too_long_or_senseless():
         whole([answer(b"", f"Retry-After: {text}", status="503 Busy"), answer(BODY)], requests=2)
 
 
-@pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "404 Not Found", "410 Gone", "400 Bad", "204 No Content", "304 Same"])
+@pytest.mark.parametrize(
+    "status", ["401 Unauthorized", "403 Forbidden", "404 Not Found", "410 Gone", "400 Bad", "204 No Content", "304 Same"]
+)
 def test_final_statuses_are_asked_once_and_tell_no_secrets(status, caplog):
     caplog.set_level(logging.DEBUG, "datago")
     with serve([answer(b"no " * 700, status=status)]) as server:
@@ -463,7 +467,9 @@ def test_hops_and_circles():
         assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("location", ["", "Location: ftp://h/x", "Location: file:///etc/passwd", "Location: http://", "Location: javascript:x"])
+@pytest.mark.parametrize(
+    "location", ["", "Location: ftp://h/x", "Location: file:///etc/passwd", "Location: http://", "Location: javascript:x"]
+)
 def test_redirects_that_are_refused(location):
     with serve([answer(b"", *filter(None, [location]), status="302 Go")]) as server:
         fails(server.url, "redirected to")
@@ -556,11 +562,18 @@ def test_chunked_byte_for_byte_on_the_wire():
 def test_cut_chunks_are_resumed():
     data = chunked(BODY, [1000, 9000, 10480])
     for cut in (2, 500, 1006, 1008, 5000, len(data) - 4):
-        whole([answer(data[:cut], "Transfer-Encoding: chunked", ETAG, length=False), lambda r: from_range(r, BODY, ETAG)][: 2 if cut < 20480 else 1]
-              + [answer(b"", "Content-Range: bytes */20480", status="416 Over")], requests=2)
+        whole(
+            [answer(data[:cut], "Transfer-Encoding: chunked", ETAG, length=False), lambda r: from_range(r, BODY, ETAG)][
+                : 2 if cut < 20480 else 1
+            ]
+            + [answer(b"", "Content-Range: bytes */20480", status="416 Over")],
+            requests=2,
+        )
 
 
-@pytest.mark.parametrize("body", [b"xyz\r\n", b"-5\r\nabcde", b"5\r\nabcdefgh\r\n0\r\n\r\n", b"\r\n", b"0x5\r\nabcde\r\n", b"1_0\r\n" + b"x" * 16])
+@pytest.mark.parametrize(
+    "body", [b"xyz\r\n", b"-5\r\nabcde", b"5\r\nabcdefgh\r\n0\r\n\r\n", b"\r\n", b"0x5\r\nabcde\r\n", b"1_0\r\n" + b"x" * 16]
+)
 def test_damaged_chunks(body):
     with serve([answer(body, "Transfer-Encoding: chunked", length=False)]) as server:
         fails(server.url, "damaged chunk", attempts=2)
@@ -587,7 +600,9 @@ def test_heads(head):
     whole([head + BODY], requests=1)
 
 
-@pytest.mark.parametrize("head", ["Content-Length: 5\r\nContent-Length: 6", "Content-Length: -5", "Content-Length: +5", "Content-Length: 5x"])
+@pytest.mark.parametrize(
+    "head", ["Content-Length: 5\r\nContent-Length: 6", "Content-Length: -5", "Content-Length: +5", "Content-Length: 5x"]
+)
 def test_lengths_that_are_none(head):
     with serve([f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + BODY]) as server:
         fails(server.url, "Content-Length", attempts=2)
@@ -649,7 +664,9 @@ def test_user_agent_and_token():
         assert not any(value in str(caught.value) for value in options.values())
 
 
-@pytest.mark.parametrize("url", ["http://", "http:///a", "http://h:99999/", "http://h:x/", "http://a b/", "http://[::1/", "http://h@/x?sig=s3cret"])
+@pytest.mark.parametrize(
+    "url", ["http://", "http:///a", "http://h:99999/", "http://h:x/", "http://a b/", "http://[::1/", "http://h@/x?sig=s3cret"]
+)
 def test_urls_that_are_none(url):
     with pytest.raises(SourceValueError) as caught:
         open_stream(url)
@@ -732,7 +749,9 @@ def certificate(tmp_path_factory):
     if not shutil.which("openssl"):
         pytest.skip("no openssl command")
     folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,DNS:shards.example"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,DNS:shards.example"
+    )
     command += f" -keyout {folder}/key.pem -out {folder}/cert.pem"
     subprocess.run(command.split(), check=True, capture_output=True, timeout=30)
     return folder

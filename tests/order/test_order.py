@@ -79,7 +79,12 @@ def test_seed_and_epoch_decide(hundred, many_threads):
     first = order(hundred, seed=1)
     assert sorted(first) == names(100) and first != order(hundred)
     assert order(hundred, seed=1) == order(hundred, seed=1, epoch=0) == order(hundred, seed=1, random_sampling=True) == first
-    others = [order(hundred, seed=2), order(hundred, seed=1, epoch=1), order(hundred, random_sampling=True), order(hundred, random_sampling=True)]
+    others = [
+        order(hundred, seed=2),
+        order(hundred, seed=1, epoch=1),
+        order(hundred, random_sampling=True),
+        order(hundred, random_sampling=True),
+    ]
     assert len({tuple(other) for other in [first, *others]}) == 5
     assert order(hundred, seed=1, random_sampling=False) == order(hundred)
 

@@ -166,9 +166,7 @@ def test_other_paths(server):
 
 
 def test_fields(server):
-    _, page = server.ask(
-        page_size=1, fields="id,source,nothing,tags,tags,latents,coca_embedding,duplicate_state,attributes"
-    )
+    _, page = server.ask(page_size=1, fields="id,source,nothing,tags,tags,latents,coca_embedding,duplicate_state,attributes")
     image = page["results"][0]
     assert list(image) == ["id", "source", "tags", "latents", "coca_embedding", "duplicate_state", "attributes"]
     assert image["tags"] == ["hq", "cat"] and image["duplicate_state"] is None

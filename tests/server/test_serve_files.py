@@ -247,7 +247,9 @@ def test_what_takes_a_file_s_place_is_not_followed(tmp_path, options):
     picture(tmp_path / "outside" / "other.jpg")
     (root / "chain.jpg").symlink_to("self.jpg")
     with serve(root, *options) as server:
-        urls = {image["image_direct_url"].split("?")[0].rpartition("/")[2]: image["image_direct_url"] for image in server.ask()[1]["results"]}
+        urls = {
+            image["image_direct_url"].split("?")[0].rpartition("/")[2]: image["image_direct_url"] for image in server.ask()[1]["results"]
+        }
         assert len(urls) == 8 and all(fetch(url)[0] == 200 for url in urls.values())
         for name in ("link", "fifo", "folder", "socket", "hidden"):
             (root / f"{name}.jpg").unlink()

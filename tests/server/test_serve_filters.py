@@ -203,7 +203,11 @@ CASES = [
     *(("source", value) for value in ["X", "Y", "X,Y", "ünï", " X ", "x", "none", "", "X\u3000", "'; DROP TABLE datago_images; --"]),
     *((name, value) for name in ("sources", "sources__ne") for value in ["X", "X,Y", "X, Y", ",", "X,,Y", "ünï,none", "nowhere", " Y"]),
     *((name, ",".join(f"{i:x}" for i in range(8000)) + ",Y") for name in ("sources", "sources__ne")),
-    *((f"{name}__empty", value) for name in ("source", "aspect_ratio_fraction", "tags", "datasets", "coca_embedding") for value in BOOLEANS),
+    *(
+        (f"{name}__empty", value)
+        for name in ("source", "aspect_ratio_fraction", "tags", "datasets", "coca_embedding")
+        for value in BOOLEANS
+    ),
     *((f"{name}{test}", value) for name in NUMBERS for test in ("", "__gt", "__gte", "__lt", "__lte") for value in NUMBERS[name]),
     *(("aspect_ratio_fraction", value) for value in ["4:3", "3:4", "1:1", "10:3", " 1:1", "8:6", "1", "x"]),
     *((f"{name}{test}", value) for name in MEMBERS for test in ("", "__ne", "__all", "__ne_all") for value in MEMBERS[name]),

@@ -38,16 +38,11 @@ def test_sync(tmp_path, database):
     with serve(root, *database) as server:
         assert server.ids() == ["B", "a", "b", first[3]]
         assert server.ids(attributes="score:2", tags="new") == ["a"]
-        assert (
-            server.image("b")["width"] == 64 and server.image("b")["date_created"] == "2001-09-09T01:46:40.000000+00:00"
-        )
+        assert server.image("b")["width"] == 64 and server.image("b")["date_created"] == "2001-09-09T01:46:40.000000+00:00"
         assert server.ask("images/count/", has_attributes="score")[1] == {"count": 1}
         (root / "B.jpg").unlink()
         assert fetch(server.image("B")["image_direct_url"])[0] == 404
-        assert (
-            fetch(url.replace(urlsplit(url).netloc, urlsplit(server.media_url).netloc))[2]
-            == (root / "b.jpg").read_bytes()
-        )
+        assert fetch(url.replace(urlsplit(url).netloc, urlsplit(server.media_url).netloc))[2] == (root / "b.jpg").read_bytes()
     assert "3 images indexed, 1 unchanged, 3 removed" in server.log
 
 
@@ -87,9 +82,7 @@ def test_shards(tmp_path, style):
     (root / "no.tar").write_bytes(b"<html>" * 1000)
     with serve(root) as server:
         ids = server.ids()
-        assert (
-            server.images == len(ids) >= 10 and len([identity for identity in ids if identity.startswith("s1_")]) == 5
-        )
+        assert server.images == len(ids) >= 10 and len([identity for identity in ids if identity.startswith("s1_")]) == 5
         for image in server.ask(page_size=100)[1]["results"]:
             content = fetch(image["image_direct_url"])[2]
             assert content[:3] == b"\xff\xd8\xff" and content[-2:] == b"\xff\xd9" and image["width"] == 32
@@ -155,10 +148,7 @@ def test_hostile_folder(tmp_path, database):
     (root / "loop").symlink_to(root)
     (root / "gone.jpg").symlink_to(root / "nowhere")
     with serve(root, *database) as server:
-        images = {
-            image["id"].rpartition("-")[0] or image["id"]: image
-            for image in server.ask(fields="id", all_fields="1")[1]["results"]
-        }
+        images = {image["id"].rpartition("-")[0] or image["id"]: image for image in server.ask(fields="id", all_fields="1")[1]["results"]}
         assert sorted(images) == sorted(
             ["22_05", "A_line_break_", "broken", "caf_", "empty", "good", "list", "own", "two_jpg", "two_png", "x_y_z"]
         )
@@ -222,5 +212,11 @@ def test_hostile_values(tmp_path, database):
         assert server.ids(attributes="m__lt:-1e29") == ["large"] and server.ids(has_attributes="n") == ["large"]
         for image in page["results"]:
             assert fetch(image["image_direct_url"])[0] == 200
-    for reason in ("json cannot be read (ValueError): 2", "tags is not what", "name of an attribute is too long", "coca_embedding is not", "datasets is not what"):
+    for reason in (
+        "json cannot be read (ValueError): 2",
+        "tags is not what",
+        "name of an attribute is too long",
+        "coca_embedding is not",
+        "datasets is not what",
+    ):
         assert reason in server.log, reason

@@ -21,6 +21,7 @@ from datago.sources import open_source
 
 # ---- order ----
 
+
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8])
 def test_each_lane_gives_one_sample_in_turn(tmp_path, lanes):
     lists = shards(tmp_path, [3, 7, 0, 1, 40, 5])
@@ -40,8 +41,10 @@ def test_seed_and_epoch_decide(tmp_path):
             client.set_epoch(epoch)
             client.start()
             assert [sample.id for sample in client] == runs[1, epoch]
-    assert ids({**top, "source_config": {**top["source_config"], "random_sampling": True}})[0] != ids(
-        {**top, "source_config": {**top["source_config"], "random_sampling": True}})[0]  # 8! orders of shards
+    assert (
+        ids({**top, "source_config": {**top["source_config"], "random_sampling": True}})[0]
+        != ids({**top, "source_config": {**top["source_config"], "random_sampling": True}})[0]
+    )  # 8! orders of shards
 
 
 def test_the_order_does_not_depend_on_the_network(tmp_path):
@@ -99,6 +102,7 @@ def test_nobody_waits_for_batches_that_nobody_wants(tmp_path):
 
 
 # ---- ranks ----
+
 
 def parts(top, world, workers=1):
     """What every stream reads, by the source alone."""

@@ -38,13 +38,25 @@ def test_a_standard_shard(size):
     assert failures == [] and skips == {}
 
 
-@pytest.mark.parametrize("name, wanted", [
-    ("a.jpg", ("a", "jpg")), ("x/1.seg.PNG", ("x/1", "seg.png")), ("./0001.jpg", ("0001", "jpg")),
-    ("22.05.png", ("22", "05.png")), ("d.with.dot/a.jpg", ("d.with.dot/a", "jpg")),
-    ("README", (None, "no suffix")), ("x.", (None, "no suffix")), ("d.x/noext", (None, "no suffix")),
-    (".jpg", (None, "litter")), ("d/.hidden.jpg", (None, "litter")), ("._a.jpg", (None, "litter")), ("__MACOSX/._b.jpg", (None, "litter")),
-    ("__MACOSX/b.jpg", (None, "litter")), ("Thumbs.db", (None, "litter")),
-])
+@pytest.mark.parametrize(
+    "name, wanted",
+    [
+        ("a.jpg", ("a", "jpg")),
+        ("x/1.seg.PNG", ("x/1", "seg.png")),
+        ("./0001.jpg", ("0001", "jpg")),
+        ("22.05.png", ("22", "05.png")),
+        ("d.with.dot/a.jpg", ("d.with.dot/a", "jpg")),
+        ("README", (None, "no suffix")),
+        ("x.", (None, "no suffix")),
+        ("d.x/noext", (None, "no suffix")),
+        (".jpg", (None, "litter")),
+        ("d/.hidden.jpg", (None, "litter")),
+        ("._a.jpg", (None, "litter")),
+        ("__MACOSX/._b.jpg", (None, "litter")),
+        ("__MACOSX/b.jpg", (None, "litter")),
+        ("Thumbs.db", (None, "litter")),
+    ],
+)
 def test_names(name, wanted):
     assert split_name(name) == wanted
 
@@ -68,7 +80,9 @@ def test_nothing_is_overwritten_in_silence():
     other = jpeg(8, 8)
     entries, failures, skips = read(tar([("a.jpg", J), ("a.JPG", other), ("a.seg.jpg", J), ("a.seg.png", other)]))
     assert [(role, name, bytes(data)) for role, name, data in entries[0].images] == [
-        ("image", None, other), ("mask", "seg", J), ("mask", "seg.png", other)
+        ("image", None, other),
+        ("mask", "seg", J),
+        ("mask", "seg.png", other),
     ]
     assert failures == [] and skips == {"repeated member": 1}
 
@@ -90,9 +104,13 @@ def test_the_largest_member_is_the_configs(tmp_path):
 
 
 def test_fields_of_one_sample():
-    entries, failures, _ = read(tar([("a.jpg", J), ("a.seg.png", J), ("a.left.jpg", J), ("a.json", b'{"x": 1}'), ("b.jpg", J), ("b.npy", b"\1\2"), ("b.cls", b"7")]))
+    entries, failures, _ = read(
+        tar([("a.jpg", J), ("a.seg.png", J), ("a.left.jpg", J), ("a.json", b'{"x": 1}'), ("b.jpg", J), ("b.npy", b"\1\2"), ("b.cls", b"7")])
+    )
     assert [fields(e) for e in entries] == [
-        ("a", 1, ["seg", "a.left.jpg"], {"json": '{"x": 1}'}, {}), ("b", 1, [], {"cls": "7"}, {"npy": b"\1\2"})]
+        ("a", 1, ["seg", "a.left.jpg"], {"json": '{"x": 1}'}, {}),
+        ("b", 1, [], {"cls": "7"}, {"npy": b"\1\2"}),
+    ]
     assert [role for role, _, _ in entries[0].images] == ["image", "mask", "additional"]
     assert failures == []
 
@@ -122,8 +140,19 @@ def test_folders_keep_equal_names_apart():
 
 
 def test_folders_and_litter_split_no_sample():
-    members = [("a/", None), ("weird.jpg/", None), ("._0001.jpg", bytes(200)), ("0001.jpg", J), ("._0001.txt", b"x"), ("0001.txt", b"t"),
-               ("__MACOSX/._0002.jpg", b"x"), (".DS_Store", b"x"), ("d/.hidden.jpg", b"x"), ("Thumbs.db", b"x"), ("__meta__", b"x")]
+    members = [
+        ("a/", None),
+        ("weird.jpg/", None),
+        ("._0001.jpg", bytes(200)),
+        ("0001.jpg", J),
+        ("._0001.txt", b"x"),
+        ("0001.txt", b"t"),
+        ("__MACOSX/._0002.jpg", b"x"),
+        (".DS_Store", b"x"),
+        ("d/.hidden.jpg", b"x"),
+        ("Thumbs.db", b"x"),
+        ("__meta__", b"x"),
+    ]
     entries, failures, skips = read(tar(members))
     assert [fields(e)[:4] for e in entries] == [("0001", 1, [], {"txt": "t"})]
     assert failures == [] and skips == {"litter": 7}
@@ -136,7 +165,21 @@ def test_keys_that_come_back_are_named():
 
 
 def test_missing_and_odd_fields():
-    entries, failures, skips = read(tar([("0.jpg", J), ("0.txt", b"x"), ("1.jpg", J), ("2.txt", b"x"), ("3.jpg", J), ("3.npy", b"n"), ("3.cls", b"1"), ("4.jpg", b""), ("4.txt", b"")]))
+    entries, failures, skips = read(
+        tar(
+            [
+                ("0.jpg", J),
+                ("0.txt", b"x"),
+                ("1.jpg", J),
+                ("2.txt", b"x"),
+                ("3.jpg", J),
+                ("3.npy", b"n"),
+                ("3.cls", b"1"),
+                ("4.jpg", b""),
+                ("4.txt", b""),
+            ]
+        )
+    )
     assert [e.id for e in entries] == ["0", "1", "3", "4"] and failures == [] and skips == {"no image": 1}
     assert json.loads(entries[3].attributes) == {"txt": ""} and bytes(entries[3].images[0][2]) == b""
 
@@ -148,6 +191,7 @@ def test_text_is_kept_as_stored():
 
 
 # ---- damage ----
+
 
 @pytest.mark.parametrize("kept", range(1, 12))
 def test_cut_at_a_members_end(kept):
@@ -178,7 +222,10 @@ def test_every_cut_loses_nothing_complete():
         assert len(entries) >= data[:cut].count(b"text") - 1
 
 
-@pytest.mark.parametrize("data, text", [(b"", "empty"), (b"<html><body>" + bytes(600), "html"), (random.Random(1).randbytes(4096), "not a tar"), (J * 20, "jpeg")])
+@pytest.mark.parametrize(
+    "data, text",
+    [(b"", "empty"), (b"<html><body>" + bytes(600), "html"), (random.Random(1).randbytes(4096), "not a tar"), (J * 20, "jpeg")],
+)
 def test_what_is_no_shard(data, text):
     entries, failures, _ = read(data)
     assert entries == [] and failures[0].reason == "shard" and text in failures[0].text
@@ -194,6 +241,7 @@ def test_concatenated_archives_are_counted():
 
 
 # ---- compression ----
+
 
 def test_gzip_by_content():
     data = tar(standard())
@@ -233,6 +281,7 @@ def test_zstd_is_read_or_named():
 
 
 # ---- memory ----
+
 
 def test_a_huge_member_is_passed_over(tmp_path):
     """200 MB that nobody wants are not read into memory, and sought over in a file."""

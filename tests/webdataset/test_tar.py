@@ -32,12 +32,12 @@ def tar(members, format=tarfile.GNU_FORMAT, end=True, **options):
 def header(name=b"a.jpg", size=0, kind=b"0", magic=b"ustar\x0000", signed=False, **fields):
     """One header block; `size` is a number, or the twelve bytes of its field."""
     block = bytearray(512)
-    block[:len(name)] = name
+    block[: len(name)] = name
     block[124:136] = size if isinstance(size, bytes) else b"%011o\0" % size
     block[156:157] = kind
     block[257:265] = magic.ljust(8, b"\0")
     for place, value in fields.items():
-        block[int(place[2:]):int(place[2:]) + len(value)] = value
+        block[int(place[2:]) : int(place[2:]) + len(value)] = value
     block[148:156] = b" " * 8
     total = sum(block) - (256 * sum(b >> 7 for b in block) if signed else 0)
     block[148:156] = b"%06o\0 " % total
@@ -77,7 +77,7 @@ def feed(reader, data, cut=None):
     """The members of `data`, fed in blocks of `cut` bytes, or whole. The end is left open."""
     members = []
     for at in range(0, len(data), cut or len(data) or 1):
-        members += reader.feed(data[at:at + (cut or len(data))])
+        members += reader.feed(data[at : at + (cut or len(data))])
     return members
 
 
@@ -99,7 +99,7 @@ def broken(data, cut=None):
     reader, members = TarReader(), []
     with pytest.raises(TarError) as caught:
         for at in range(0, len(data), cut or len(data) or 1):
-            members += reader.feed(data[at:at + (cut or len(data))])
+            members += reader.feed(data[at : at + (cut or len(data))])
         reader.close()
     with pytest.raises(TarError) as again:  # and stays so
         reader.close()
@@ -114,6 +114,7 @@ CUTS = [None, 1, 511, 512, 513, 5000, 10240]
 
 
 # ---- dialects -------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -142,12 +143,17 @@ def test_names_are_bytes_as_stored():  # T03
     assert names(pax((b"hdrcharset", b"BINARY"), (b"path", binary)) + header() + END) == [binary]
 
 
-@pytest.mark.parametrize("format, length", [
-    (format, length) for format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
-    for length in (99, 100, 101, 155, 156, 220, 255, 256, 257, 5000) if length < 221 or format != tarfile.USTAR_FORMAT
-])
+@pytest.mark.parametrize(
+    "format, length",
+    [
+        (format, length)
+        for format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+        for length in (99, 100, 101, 155, 156, 220, 255, 256, 257, 5000)
+        if length < 221 or format != tarfile.USTAR_FORMAT
+    ],
+)
 def test_long_names(format, length):
-    name = (("d" * 60 + "/") * 100)[:length - 5].replace("/.", "x.") + "x.jpg"
+    name = (("d" * 60 + "/") * 100)[: length - 5].replace("/.", "x.") + "x.jpg"
     assert len(name) == length
     assert names(tar([(name, b"1"), ("b", b"2")], format)) == [name.encode(), b"b"]
 
@@ -187,10 +193,19 @@ def test_gnu_long_names():
     assert names(header(b"L", 0, b"L") + header() + END) == [b"a.jpg"]
 
 
-@pytest.mark.parametrize("size", [
-    b"00000001274\0", b"00000001274 ", b"000000001274", b"     001274 ", b"1274 \0 junk ", b"1274\0\0\0\0\0\0\0\0",
-    b"\x000000001274\0", base256(700),
-])
+@pytest.mark.parametrize(
+    "size",
+    [
+        b"00000001274\0",
+        b"00000001274 ",
+        b"000000001274",
+        b"     001274 ",
+        b"1274 \0 junk ",
+        b"1274\0\0\0\0\0\0\0\0",
+        b"\x000000001274\0",
+        base256(700),
+    ],
+)
 def test_sizes_as_they_are_written(size):
     assert read(header(size=size) + padded(b"x" * 700) + header(b"b") + END)[0] == [(b"a.jpg", b"x" * 700), (b"b", b"")]
 
@@ -215,17 +230,31 @@ def test_regular_types_and_the_directory_of_v7():
 
 def test_entries_that_are_not_files_are_counted_and_keep_the_alignment():  # T05, T25
     archive = (
-        header(b"a/", kind=b"5") + header(b"weird.jpg/", 4096, b"5") + header(b"l.jpg", 9, b"2")
-        + header(b"h.jpg", kind=b"1") + header(b"c", kind=b"3") + header(b"b", kind=b"4")
-        + header(b"f.jpg", kind=b"6") + header(b"label", kind=b"V")
-        + member(b"dump", b"Ya\0Nb\0\0", kind=b"D") + member(b"m.jpg", b"m" * 600, kind=b"M")
+        header(b"a/", kind=b"5")
+        + header(b"weird.jpg/", 4096, b"5")
+        + header(b"l.jpg", 9, b"2")
+        + header(b"h.jpg", kind=b"1")
+        + header(b"c", kind=b"3")
+        + header(b"b", kind=b"4")
+        + header(b"f.jpg", kind=b"6")
+        + header(b"label", kind=b"V")
+        + member(b"dump", b"Ya\0Nb\0\0", kind=b"D")
+        + member(b"m.jpg", b"m" * 600, kind=b"M")
         + member(b"?", b"z" * 513, kind=b"Z")
         + header(b"s1", 700, b"S", b"ustar  \0", at482=b"\1")  # two blocks of its map, then its data
-        + bytes(504) + b"\1" + bytes(7) + bytes(512) + padded(b"s" * 700)
+        + bytes(504)
+        + b"\1"
+        + bytes(7)
+        + bytes(512)
+        + padded(b"s" * 700)
         + member(b"s2", b"s" * 513, kind=b"S", magic=b"ustar  \0")
-        + pax((b"GNU.sparse.major", b"1"), (b"GNU.sparse.name", b"s3")) + member(b"s3", b"1\n0\n9\n" + b"s" * 700)
-        + pax((b"GNU.sparse.map", b"0,1")) + member(b"s4", b"s")
-        + header(b"acl", 5, b"A") + padded(b"acl=1") + member(b"1.jpg", b"ok")
+        + pax((b"GNU.sparse.major", b"1"), (b"GNU.sparse.name", b"s3"))
+        + member(b"s3", b"1\n0\n9\n" + b"s" * 700)
+        + pax((b"GNU.sparse.map", b"0,1"))
+        + member(b"s4", b"s")
+        + header(b"acl", 5, b"A")
+        + padded(b"acl=1")
+        + member(b"1.jpg", b"ok")
     )
     counts = {"directory": 3, "symlink": 1, "link": 1, "sparse": 4, "device": 2, "fifo": 1, "other": 3, "unselected": 0}
     for cut in CUTS:
@@ -249,6 +278,7 @@ def test_empty_members_keep_the_alignment():  # T15
 
 # ---- where archives end ---------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("cut", CUTS)
 def test_the_end_marker_ends_it(cut):  # T27
     one, two = tar(SHARD[:2]), tar(SHARD[2:])
@@ -269,17 +299,22 @@ def test_what_is_no_tar_is_named():  # T28, T19
     for length in (1024, 10240):
         assert read(bytes(length))[0] == []
     page = b"\n<HTML><body>404"
-    for start, text in ((b"", "not a tar: it is empty"), (page + b" " * 2000, "not a tar: it looks like html"),
-                        (page, "not a tar: it is 16 bytes long, and it looks like html"),
-                        (page + b" " * 400, "not a tar: it is 416 bytes long, and it looks like html"),
-                        (gzip.compress(tar(SHARD)), "not a tar: it looks like gzip"),
-                        (b"\x28\xb5\x2f\xfd" + PICTURE, "not a tar: it looks like zstd"),
-                        (b"PK\3\4" + PICTURE, "not a tar: it looks like zip"),
-                        (b"\xff\xd8\xff\xe0" + PICTURE, "not a tar: it looks like jpeg"),
-                        (b'<?xml version="1.0"?><Error>' + b" " * 2000, "not a tar: it looks like xml"),
-                        (b"version https://git-lfs.github.com/spec/v1\n",
-                         "not a tar: it is 43 bytes long, and it looks like a git-lfs pointer, its file not pulled"),
-                        (PICTURE, f"not a tar: it begins with {PICTURE[:16]!r}")):
+    for start, text in (
+        (b"", "not a tar: it is empty"),
+        (page + b" " * 2000, "not a tar: it looks like html"),
+        (page, "not a tar: it is 16 bytes long, and it looks like html"),
+        (page + b" " * 400, "not a tar: it is 416 bytes long, and it looks like html"),
+        (gzip.compress(tar(SHARD)), "not a tar: it looks like gzip"),
+        (b"\x28\xb5\x2f\xfd" + PICTURE, "not a tar: it looks like zstd"),
+        (b"PK\3\4" + PICTURE, "not a tar: it looks like zip"),
+        (b"\xff\xd8\xff\xe0" + PICTURE, "not a tar: it looks like jpeg"),
+        (b'<?xml version="1.0"?><Error>' + b" " * 2000, "not a tar: it looks like xml"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "not a tar: it is 43 bytes long, and it looks like a git-lfs pointer, its file not pulled",
+        ),
+        (PICTURE, f"not a tar: it begins with {PICTURE[:16]!r}"),
+    ):
         for cut in (None, 1, 100):
             assert broken(start, cut) == ([], text)
 
@@ -287,35 +322,45 @@ def test_what_is_no_tar_is_named():  # T28, T19
 def test_truncation_is_never_silent():  # T16, T17
     """Cut at every byte: the members that are complete, then an error."""
     archive = (
-        member(b"a.jpg", b"1" * 700) + member(b"a.txt", b"") + header(b"d/", kind=b"5")
-        + pax((b"path", b"p" * 130)) + member(b"", b"2" * 512)
-        + header(b"s", 600, b"S", b"ustar  \0", at482=b"\1") + bytes(512) + padded(b"s" * 600) + long_name(b"l" * 130)
-        + member(b"", b"3") + END
+        member(b"a.jpg", b"1" * 700)
+        + member(b"a.txt", b"")
+        + header(b"d/", kind=b"5")
+        + pax((b"path", b"p" * 130))
+        + member(b"", b"2" * 512)
+        + header(b"s", 600, b"S", b"ustar  \0", at482=b"\1")
+        + bytes(512)
+        + padded(b"s" * 600)
+        + long_name(b"l" * 130)
+        + member(b"", b"3")
+        + END
     )
     whole, _ = read(archive)
     ends = []  # where each member's last byte stands
     reader = TarReader()
     for at in range(len(archive)):
-        ends += [at + 1] * len(reader.feed(archive[at:at + 1]))
+        ends += [at + 1] * len(reader.feed(archive[at : at + 1]))
     assert ends == [1212, 2048, 4608, 8193]
     for length in range(len(archive)):
         members, text = broken(archive[:length])
-        assert members == whole[:sum(end <= length for end in ends)]
+        assert members == whole[: sum(end <= length for end in ends)]
         assert text.startswith((f"truncated at byte {length}:", "not a tar: it is"))
 
 
 def test_truncation_says_where():
     archive = member(b"caf\xc3\xa9\n.jpg", b"1" * 700) + pax((b"path", b"p" * 600)) + member(b"", b"2") + END
-    for length, text in ((300, "inside the header at 0"),
-                         (600, "inside the member at 0, 'café\\n.jpg', with 88 of 700 bytes"),
-                         (1400, "in the padding after the member at 0"),
-                         (1536, "no end-of-archive marker (two zero blocks)"),
-                         (1600, "inside the header at 1536"), (2100, "inside the extended header at 1536"),
-                         (3000, "inside the extended header at 1536"),
-                         (3072, "after the extended header at 1536, before its member"),
-                         (3500, "inside the header at 3072"),
-                         (4200, "inside the end-of-archive marker (two zero blocks)"),
-                         (4800, "inside the end-of-archive marker (two zero blocks)")):
+    for length, text in (
+        (300, "inside the header at 0"),
+        (600, "inside the member at 0, 'café\\n.jpg', with 88 of 700 bytes"),
+        (1400, "in the padding after the member at 0"),
+        (1536, "no end-of-archive marker (two zero blocks)"),
+        (1600, "inside the header at 1536"),
+        (2100, "inside the extended header at 1536"),
+        (3000, "inside the extended header at 1536"),
+        (3072, "after the extended header at 1536, before its member"),
+        (3500, "inside the header at 3072"),
+        (4200, "inside the end-of-archive marker (two zero blocks)"),
+        (4800, "inside the end-of-archive marker (two zero blocks)"),
+    ):
         assert broken(archive[:length])[1] == f"truncated at byte {length}: {text}"
     reader = TarReader(lambda name, size: False)
     reader.feed(archive[:600])
@@ -325,31 +370,35 @@ def test_truncation_says_where():
 
 # ---- damage ---------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("bad, text", [
-    (header(at0=b"x")[:100] + b"\1" + header(at0=b"x")[101:], "damaged header at offset 1024: wrong checksum"),
-    (b"garbage!" * 64, "damaged header at offset 1024: wrong checksum"),
-    (header(size=b"00000000019\0"), "damaged header at offset 1024: the size is not a number"),
-    (header(size=b"0x000000001\0"), "damaged header at offset 1024: the size is not a number"),
-    (header(size=b"-0000000001\0"), "damaged header at offset 1024: the size is negative"),
-    (header(size=b"\xff" * 12), "damaged header at offset 1024: the size is negative"),
-    (header(size=b"\x80" + b"\xff" * 11), "damaged header at offset 1024: the size is absurd"),
-    (header(size=base256(2 ** 63 - 1)), "damaged header at offset 1024: the size is absurd"),
-    (header(size=base256(2 ** 60 + 1)), "damaged header at offset 1024: the size is absurd"),
-    (pax((b"size", b"-1")) + header(), "damaged header at offset 1024: the size is negative"),
-    (pax((b"size", b"1.5")) + header(), "damaged header at offset 1024: the size is not a number"),
-    (pax((b"size", b"9" * 30)) + header(), "damaged header at offset 1024: the size is absurd"),
-    (header(size=5, kind=b"x") + padded(b"hello") + header(), "damaged extended header at offset 1024"),
-    (header(size=7, kind=b"x") + padded(b"99 a=b\n") + header(), "damaged extended header at offset 1024"),
-    (header(size=7, kind=b"g") + padded(b"7 a=bcd") + header(), "damaged extended header at offset 1024"),
-    (header(size=6, kind=b"x") + padded(b"6 abc\n") + header(), "damaged extended header at offset 1024"),
-    (header(size=3, kind=b"x") + padded(b"0 \n") + header(), "damaged extended header at offset 1024"),
-    (header(size=2, kind=b"x") + padded(b"2 ") + header(), "damaged extended header at offset 1024"),
-    (header(size=2, kind=b"x") + padded(b"22") + header(), "damaged extended header at offset 1024"),
-    (header(size=2 ** 20 + 1, kind=b"x"), "damaged extended header at offset 1024: longer than 1048576 bytes"),
-    (header(size=2 ** 33, kind=b"L"), "damaged extended header at offset 1024: longer than 1048576 bytes"),
-    (pax((b"path", b"p" * 5000), kind=b"g") + header(), "damaged extended header at offset 1024"),
-    (pax((b"path", b"p")), "damaged: the archive ends after the extended header at offset 1024, without its member"),
-])
+
+@pytest.mark.parametrize(
+    "bad, text",
+    [
+        (header(at0=b"x")[:100] + b"\1" + header(at0=b"x")[101:], "damaged header at offset 1024: wrong checksum"),
+        (b"garbage!" * 64, "damaged header at offset 1024: wrong checksum"),
+        (header(size=b"00000000019\0"), "damaged header at offset 1024: the size is not a number"),
+        (header(size=b"0x000000001\0"), "damaged header at offset 1024: the size is not a number"),
+        (header(size=b"-0000000001\0"), "damaged header at offset 1024: the size is negative"),
+        (header(size=b"\xff" * 12), "damaged header at offset 1024: the size is negative"),
+        (header(size=b"\x80" + b"\xff" * 11), "damaged header at offset 1024: the size is absurd"),
+        (header(size=base256(2**63 - 1)), "damaged header at offset 1024: the size is absurd"),
+        (header(size=base256(2**60 + 1)), "damaged header at offset 1024: the size is absurd"),
+        (pax((b"size", b"-1")) + header(), "damaged header at offset 1024: the size is negative"),
+        (pax((b"size", b"1.5")) + header(), "damaged header at offset 1024: the size is not a number"),
+        (pax((b"size", b"9" * 30)) + header(), "damaged header at offset 1024: the size is absurd"),
+        (header(size=5, kind=b"x") + padded(b"hello") + header(), "damaged extended header at offset 1024"),
+        (header(size=7, kind=b"x") + padded(b"99 a=b\n") + header(), "damaged extended header at offset 1024"),
+        (header(size=7, kind=b"g") + padded(b"7 a=bcd") + header(), "damaged extended header at offset 1024"),
+        (header(size=6, kind=b"x") + padded(b"6 abc\n") + header(), "damaged extended header at offset 1024"),
+        (header(size=3, kind=b"x") + padded(b"0 \n") + header(), "damaged extended header at offset 1024"),
+        (header(size=2, kind=b"x") + padded(b"2 ") + header(), "damaged extended header at offset 1024"),
+        (header(size=2, kind=b"x") + padded(b"22") + header(), "damaged extended header at offset 1024"),
+        (header(size=2**20 + 1, kind=b"x"), "damaged extended header at offset 1024: longer than 1048576 bytes"),
+        (header(size=2**33, kind=b"L"), "damaged extended header at offset 1024: longer than 1048576 bytes"),
+        (pax((b"path", b"p" * 5000), kind=b"g") + header(), "damaged extended header at offset 1024"),
+        (pax((b"path", b"p")), "damaged: the archive ends after the extended header at offset 1024, without its member"),
+    ],
+)
 def test_damage_after_a_good_member(bad, text):
     for cut in CUTS:
         assert broken(member(b"a.jpg", b"fine") + bad + END, cut) == ([(b"a.jpg", b"fine")], text)
@@ -371,7 +420,7 @@ def test_a_first_header_that_is_damaged_is_still_a_tar():
 
 
 def test_claims_take_no_memory():
-    claims = (header(size=base256(2 ** 33)), pax((b"size", b"%d" % 2 ** 40)) + header())
+    claims = (header(size=base256(2**33)), pax((b"size", b"%d" % 2**40)) + header())
     tracemalloc.start()
     try:
         for claim in claims:
@@ -391,6 +440,7 @@ def test_claims_take_no_memory():
 
 
 # ---- blocks and memory ----------------------------------------------------------------------------------------------
+
 
 def test_no_copy_of_what_lies_in_one_block():
     block = bytearray(tar(SHARD))
@@ -439,7 +489,7 @@ def test_many_members_in_one_block():
     assert read(b"".join(member(*m) for m in expected) + END)[0] == expected
     wide = [(b"%d" % i + b"n" * 20_000, b"x") for i in range(30)]
     assert read(b"".join(long_name(name) + member(b"", data) for name, data in wide) + END)[0] == wide
-    huge = b"h" * (2 ** 20 - 1)
+    huge = b"h" * (2**20 - 1)
     assert names(long_name(huge) + header() + pax((b"path", huge[:-30])) + header() + END) == [huge, huge[:-30]]
 
 
@@ -452,6 +502,7 @@ def test_member_shows_itself():
 
 
 # ---- choosing, skipping, resuming -----------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_select_is_asked_once_for_each_regular_member(cut):
@@ -495,7 +546,7 @@ def test_skip_is_bounded():
     assert reader.skippable == 0
     reader.feed(header(size=700))
     assert reader.skippable == 1024
-    for size in (1025, -1, 2 ** 62):
+    for size in (1025, -1, 2**62):
         with pytest.raises(ValueError, match="wanted 0 to 1024"):
             reader.skip(size)
     reader.skip(1024)
@@ -513,15 +564,24 @@ def test_links_and_sparse_files_can_be_skipped_too():
 
 
 def test_resume_at_any_member():
-    archive = (member(b"a", b"1") + pax((b"path", b"long")) + member(b"", PICTURE) + header(b"d/", kind=b"5")
-               + long_name(b"l" * 200) + member(b"", b"3") + bytes(512) + member(b"z", b"") + END)
+    archive = (
+        member(b"a", b"1")
+        + pax((b"path", b"long"))
+        + member(b"", PICTURE)
+        + header(b"d/", kind=b"5")
+        + long_name(b"l" * 200)
+        + member(b"", b"3")
+        + bytes(512)
+        + member(b"z", b"")
+        + END
+    )
     whole = TarReader().feed(archive)
     for cut in (None, 1, 700):
         reader = TarReader()
         assert [m.offset for m in feed(reader, archive, cut)] == [m.offset for m in whole] == [0, 1024, 6144, 8704]
     for i, first in enumerate(whole):
         reader = TarReader(offset=first.offset)
-        rest = reader.feed(archive[first.offset:])
+        rest = reader.feed(archive[first.offset :])
         reader.close()
         assert [(m.name, m.offset, bytes(m)) for m in rest] == [(m.name, m.offset, bytes(m)) for m in whole[i:]]
         assert reader.offset == len(archive)

@@ -29,7 +29,7 @@ def read(archive, rng):
     typical = rng.choice((1, 100, 512, 3000, 1 << 20)) if len(archive) < 300_000 else rng.choice((512, 3000, 1 << 20))
     while at < len(archive):
         size = rng.randint(1, 2 * typical)
-        members += reader.feed(archive[at:at + size])
+        members += reader.feed(archive[at : at + size])
         at += size
     reader.close()
     return [(m.name, bytes(m)) for m in members], reader
@@ -37,8 +37,7 @@ def read(archive, rng):
 
 def tarfile_says(archive):
     with tarfile.open(fileobj=io.BytesIO(archive), encoding="utf-8", errors="surrogateescape") as tar:
-        return [(m.name.encode("utf-8", "surrogateescape"), tar.extractfile(m).read())
-                for m in tar if m.isreg() and not m.issparse()]
+        return [(m.name.encode("utf-8", "surrogateescape"), tar.extractfile(m).read()) for m in tar if m.isreg() and not m.issparse()]
 
 
 def random_name(rng, most, odd=True):
@@ -47,7 +46,7 @@ def random_name(rng, most, odd=True):
     parts, length = [], rng.choice((5, 20, 99, 100, 101, 154, 155, 156, 250, 300, 1500))
     while sum(len(p.encode()) + 1 for p in parts) < min(length, most - 40):
         parts.append("".join(rng.choices(alphabet, k=rng.randint(1, 12 if odd else 30))).strip(". ") or "x")
-    return "/".join([*parts, f"{rng.randrange(10 ** 6)}.jpg"])
+    return "/".join([*parts, f"{rng.randrange(10**6)}.jpg"])
 
 
 def make_tree(root, rng, most, odd=True, count=25):
@@ -64,7 +63,7 @@ def make_tree(root, rng, most, odd=True, count=25):
             continue
         files[name.encode()] = rng.randbytes(rng.choice(SIZES))
         path.write_bytes(files[name.encode()])
-        os.utime(path, ns=(rng.randrange(2 ** 60), rng.randrange(2 ** 60)))
+        os.utime(path, ns=(rng.randrange(2**60), rng.randrange(2**60)))
     first = sorted(files)[0]
     (root / "symlink.jpg").symlink_to("nowhere/" * rng.choice((1, 30 if most > 100 else 2)) + "x.jpg")
     os.mkfifo(root / "fifo.jpg")
@@ -102,6 +101,7 @@ def check_tree(archive, files, rng):
 
 # ---- tarfile --------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize("seed", range(8))
 def test_tarfile(format, seed):
@@ -112,8 +112,8 @@ def test_tarfile(format, seed):
         while len(expected) < 30:
             info = tarfile.TarInfo(random_name(rng, 2000))
             info.type = rng.choice((b"0", b"0", b"0", b"0", b"0", b"0", b"\0", b"7", b"5", b"2", b"1", b"6", b"3"))
-            info.mtime = rng.choice((0, 1.5, 2 ** 35, -5 if format != tarfile.USTAR_FORMAT else 7))
-            info.uid = rng.choice((0, 1000, 2 ** 22 if format != tarfile.USTAR_FORMAT else 5))
+            info.mtime = rng.choice((0, 1.5, 2**35, -5 if format != tarfile.USTAR_FORMAT else 7))
+            info.uid = rng.choice((0, 1000, 2**22 if format != tarfile.USTAR_FORMAT else 5))
             info.uname = rng.choice(("", "user", "üser"))
             info.linkname = "" if info.isreg() else random_name(rng, 90, odd=False)[-90:]
             if info.type == tarfile.AREGTYPE and len(info.name) > 50:
@@ -134,6 +134,7 @@ def test_tarfile(format, seed):
 
 # ---- GNU tar --------------------------------------------------------------------------------------------------------
 
+
 @needs_gnu
 @pytest.mark.parametrize("format, most", [("v7", 97), ("oldgnu", 2000), ("gnu", 2000), ("ustar", 97), ("posix", 2000)])
 @pytest.mark.parametrize("seed", range(3))
@@ -151,10 +152,14 @@ def test_gnu_tar(tmp_path, format, most, seed):
 
 
 @needs_gnu
-@pytest.mark.parametrize("options", [
-    ["--format=gnu"], ["--format=oldgnu"],
-    *(["--format=posix", f"--sparse-version={version}"] for version in ("0.0", "0.1", "1.0")),
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--format=gnu"],
+        ["--format=oldgnu"],
+        *(["--format=posix", f"--sparse-version={version}"] for version in ("0.0", "0.1", "1.0")),
+    ],
+)
 @pytest.mark.parametrize("pieces", [1, 5, 30, 80])
 def test_sparse_files_of_gnu_tar(tmp_path, options, pieces):
     """80 pieces need four extended sparse headers."""
@@ -214,6 +219,7 @@ def test_concatenated_with_gnu_tar(tmp_path):
 
 
 # ---- bsdtar ---------------------------------------------------------------------------------------------------------
+
 
 @needs_bsd
 @pytest.mark.parametrize("format, most", [("v7", 97), ("gnutar", 2000), ("ustar", 97), ("pax", 2000), ("paxr", 2000)])

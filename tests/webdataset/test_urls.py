@@ -91,7 +91,9 @@ def test_http():
     assert "s3cret" not in str(caught.value) and "pw@" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [[], (), "", None, 3, b"x", ["a", ""], [["a"]], {"a": 1}, "pipe:curl http://h/x", "a\0b", "http://", "https:///x"])
+@pytest.mark.parametrize(
+    "value", [[], (), "", None, 3, b"x", ["a", ""], [["a"]], {"a": 1}, "pipe:curl http://h/x", "a\0b", "http://", "https:///x"]
+)
 def test_values_that_are_none(value):
     with pytest.raises(SourceValueError, match="url|http"):
         check_urls(value)
@@ -194,7 +196,9 @@ def test_all_pages_of_a_listing():
         found = shard_urls(f"{server.url}/storage/v1/b/bucket/o?prefix=x%2f", token="t0ken", user_agent="me/1")
         assert found == [f"{server.url}/get/{name}?alt=media" for name in ("0{a}*.tar", "1.tar", "2.tar")]
         assert [request.target.partition("?")[2] for request in server.requests] == [
-            "prefix=x%2f", "prefix=x%2f&pageToken=p%2F2%20%2B", "prefix=x%2f&pageToken=3",
+            "prefix=x%2f",
+            "prefix=x%2f&pageToken=p%2F2%20%2B",
+            "prefix=x%2f&pageToken=3",
         ]
         assert all(request.headers["authorization"] == "bearer t0ken" for request in server.requests)
         assert all(request.headers["user-agent"] == "me/1" for request in server.requests)

@@ -38,7 +38,11 @@ def test_a_glob_of_shards(tmp_path):
 
 def test_braces_lists_and_one_path(tmp_path):
     wanted = shards(tmp_path, 3)
-    for url in (f"{tmp_path}/{{000000..000002}}.tar", [str(tmp_path / f"{s:06d}.tar") for s in range(3)], f"file://{tmp_path}/{{000000..000002}}.tar"):
+    for url in (
+        f"{tmp_path}/{{000000..000002}}.tar",
+        [str(tmp_path / f"{s:06d}.tar") for s in range(3)],
+        f"file://{tmp_path}/{{000000..000002}}.tar",
+    ):
         assert {sample.id for sample in read(config(url))[0]} == wanted
     assert len(read(config(tmp_path / "000001.tar"))[0]) == 6
 
@@ -80,10 +84,14 @@ def test_shuffle(tmp_path):
 def test_equal_keys_in_different_shards(tmp_path):
     for name, level in (("a", 0), ("b", 200)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "part.tar").write_bytes(tar([("000000.png", saved(numpy.full((4, 4), level, numpy.uint8))), ("000000.txt", name.encode())]))
+        (tmp_path / name / "part.tar").write_bytes(
+            tar([("000000.png", saved(numpy.full((4, 4), level, numpy.uint8))), ("000000.txt", name.encode())])
+        )
     samples, stats = read(config([f"{tmp_path}/a/part.tar", f"{tmp_path}/b/part.tar"]))
     assert {(json.loads(s.attributes)["txt"], int(s.image.to_numpy_array()[0, 0, 0]), s.source[-10:]) for s in samples} == {
-        ("a", 0, "a/part.tar"), ("b", 200, "b/part.tar")}
+        ("a", 0, "a/part.tar"),
+        ("b", 200, "b/part.tar"),
+    }
     assert stats["failed"] == 0
 
 
@@ -150,7 +158,6 @@ def test_limit_and_stop(tmp_path):
 # ---- over HTTP ----
 
 
-
 def test_shards_over_http(tmp_path, server):
     wanted = shards(tmp_path)
     samples, stats = read(config(server.url + "/{000000..000003}.tar?sig=secret", auth_token="t0ken", concurrent_downloads=3))
@@ -186,6 +193,7 @@ def test_pictures_survive_the_way(tmp_path):
 
 
 # ---- a network that stalls, resets and throttles: every sample once ----
+
 
 def reset(request, data):
     """Sends `data`, then resets the connection."""

@@ -193,10 +193,7 @@ class Pages:
         content, page_url = answer
         records = content.get("results") if isinstance(content, dict) else None
         if not isinstance(records, list) or "next" not in content or not isinstance(content["next"], str | None):
-            raise SourceValueError(
-                f"page {number}: wanted an object with results (a list) and next (a url or null); "
-                f"from {bare(page_url)}"
-            )
+            raise SourceValueError(f"page {number}: wanted an object with results (a list) and next (a url or null); from {bare(page_url)}")
         return records, content["next"], page_url
 
     # ---- at random ----

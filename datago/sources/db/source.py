@@ -146,9 +146,7 @@ class DbSource:
         world_size, streams = self._config.world_size, self._config.streams
         if streams > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
             workers = f" with {streams // world_size} workers each" if streams > world_size else ""
-            return SourceValueError(
-                f"world_size {world_size}{workers}: the server has no such number of partitions: {error}"
-            )
+            return SourceValueError(f"world_size {world_size}{workers}: the server has no such number of partitions: {error}")
         return error
 
     def _wants_page(self):
@@ -215,9 +213,7 @@ class DbSource:
     def _arrived(self, results):
         """The samples that are complete with these downloads."""
         self._downloading -= len(results)
-        return self._leaving(
-            [record.finish() for (record, index), _, body, error in results if record.put(index, body, error)]
-        )
+        return self._leaving([record.finish() for (record, index), _, body, error in results if record.put(index, body, error)])
 
 
 def _ca_file():

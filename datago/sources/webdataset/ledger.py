@@ -24,11 +24,11 @@ class Ledger:
     def __init__(self, progress, resume):
         resume = resume or {"done": [], "partial": [], "last": -1}
         self._lock = new_lock()
-        self._progress = progress                      # positions in shards that are not done
-        self._done = Progress(resume["done"])          # ordinals of shards of which everything was handed out
-        self._ended = {}                               # ordinal -> (samples, failed) of those that were read to their end
-        self._on_their_way = deque()                   # positions, in the order in which they will be handed out
-        self._last = resume["last"]                    # ordinal of what was handed out last; kept only by `follow`
+        self._progress = progress  # positions in shards that are not done
+        self._done = Progress(resume["done"])  # ordinals of shards of which everything was handed out
+        self._ended = {}  # ordinal -> (samples, failed) of those that were read to their end
+        self._on_their_way = deque()  # positions, in the order in which they will be handed out
+        self._last = resume["last"]  # ordinal of what was handed out last; kept only by `follow`
         self._begun = {ordinal for ordinal, _, _ in resume["partial"]}
         for ordinal, begin, end in resume["partial"]:
             progress.add(ordinal << BITS | begin, ordinal << BITS | end)

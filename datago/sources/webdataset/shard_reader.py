@@ -10,10 +10,10 @@ from datago.sources.names import LITTER as FOLDERS
 from datago.sources.webdataset._tar import TarError, TarReader
 from datago.sources.webdataset.inflate import ShardError, decompressed
 
-OTHER_MOST = 64 << 20      # bytes of a member that is neither image nor text; larger ones are passed over
-SAMPLE_MOST = 2 << 30      # bytes of a sample's members, or twice max_file_bytes if that is more
-MEMBERS_MOST = 4096        # of a sample
-NAME_MOST = 4096           # bytes of a name, as of a path
+OTHER_MOST = 64 << 20  # bytes of a member that is neither image nor text; larger ones are passed over
+SAMPLE_MOST = 2 << 30  # bytes of a sample's members, or twice max_file_bytes if that is more
+MEMBERS_MOST = 4096  # of a sample
+NAME_MOST = 4096  # bytes of a name, as of a path
 ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
 LITTER = {"Thumbs.db", "__meta__"}.union(map(os.fsdecode, FOLDERS))
@@ -53,11 +53,11 @@ class ShardReader:
         self._masks = [f".{mask.lower().strip('.')}." for mask in masks]
         self._headers = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
         self._named, self._count, self._size = None, 0, 0  # the key of the last header, and what its sample has so far
-        self._key = None         # of the sample that is being gathered
-        self._members = {}       # its field -> Member; None: too large to read
-        self._fields = ()        # those of the sample before
-        self._seen = set()       # keys of the shard: one that comes back is an error
-        self._done = []          # Entries and Failures
+        self._key = None  # of the sample that is being gathered
+        self._members = {}  # its field -> Member; None: too large to read
+        self._fields = ()  # those of the sample before
+        self._seen = set()  # keys of the shard: one that comes back is an error
+        self._done = []  # Entries and Failures
 
     def read(self, blocks):
         """Yields lists of Entries and Failures, at most one for a block and one at the end.

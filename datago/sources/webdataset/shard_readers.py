@@ -10,7 +10,7 @@ from datago.errors import SourceOSError
 from datago.net.cancel import Stopped
 from datago.threads import Bell, start_thread
 
-AHEAD = 2   # batches of each lane that wait; a batch is what one block held
+AHEAD = 2  # batches of each lane that wait; a batch is what one block held
 BATCH = 32  # entries that leave at once where lanes take turns
 
 

@@ -22,8 +22,8 @@ from datago.threads import Flag, new_lock
 
 log = logging.getLogger("datago.webdataset")
 
-LOCAL_READERS = 2    # shards read from disk at once: one is decoded from while the next is opened
-REMOTE_READERS = 8   # what `concurrent_downloads: 0` means
+LOCAL_READERS = 2  # shards read from disk at once: one is decoded from while the next is opened
+REMOTE_READERS = 8  # what `concurrent_downloads: 0` means
 
 
 class WebDatasetSource:
@@ -42,7 +42,7 @@ class WebDatasetSource:
         self._stop = Flag()
         self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
         self._lock = new_lock()  # guards these three
-        self._found = self._own = 0    # entries of all shards that were read; those of this stream
+        self._found = self._own = 0  # entries of all shards that were read; those of this stream
         self.skipped = {}
         self._ledger = Ledger(config.progress, config.resume)
         self._cache = Cache(config.cache_dir, config.cache_size) if config.cache_dir else None
@@ -61,11 +61,22 @@ class WebDatasetSource:
         self._check_unchanged(len(shards))
         workers = config.streams // config.world_size
         if part.by_sample:
-            log.warning("%d shards for %d ranks%s: each reads every shard and takes its part of the samples",
-                        len(shards), config.world_size, f" of {workers} workers" if workers > 1 else "")
-        log.info("rank %d of %d%s reads %d of %d shards, %s samples%s", config.rank, config.world_size,
-                 f", worker {config.stream // config.world_size} of {workers}," if workers > 1 else "", len(part.shards), len(shards),
-                 "an unknown number of" if part.count is None else part.count, "" if part.target is None else f", and gives {part.target}")
+            log.warning(
+                "%d shards for %d ranks%s: each reads every shard and takes its part of the samples",
+                len(shards),
+                config.world_size,
+                f" of {workers} workers" if workers > 1 else "",
+            )
+        log.info(
+            "rank %d of %d%s reads %d of %d shards, %s samples%s",
+            config.rank,
+            config.world_size,
+            f", worker {config.stream // config.world_size} of {workers}," if workers > 1 else "",
+            len(part.shards),
+            len(shards),
+            "an unknown number of" if part.count is None else part.count,
+            "" if part.target is None else f", and gives {part.target}",
+        )
 
     def count(self):
         """How many samples this stream has, if none fails; None without an index."""
