@@ -43,7 +43,7 @@ PICTURES = {
     "JPEG: no height": (lambda data: sized(PICTURE, 45, 0), "corrupt"),
     "WebP: half": (lambda data: saved(photo(45, 30), "WEBP")[:300], "truncated"),
     "GIF: half": (lambda data: saved(photo(45, 30), "GIF")[:900], "truncated"),
-    "TIFF: junk": (lambda data: b"II*\0\x08\0\0\0" + JUNK, "corrupt"),
+    "TIFF: junk": (lambda data: b"II*\0\x08\0\0\0" + JUNK, "truncated"),
 }
 
 

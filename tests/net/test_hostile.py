@@ -1,5 +1,6 @@
 """What servers and archives say that no proper one would: each is a fault of one attempt, shard or source, and has a bound."""
 
+import contextlib
 import gzip
 import io
 import os
@@ -213,7 +214,7 @@ def test_files_of_storages_need_no_size():
 def test_paths_that_are_none(url):
     with pytest.raises(SourceValueError):
         local_path(url)
-    with pytest.raises(SourceError):
+    with pytest.raises(ValueError):  # what is no path at all is refused with the config
         for _ in client(url):
             pass
 
@@ -246,21 +247,16 @@ def test_shards_that_may_not_be_read_say_why(tmp_path, request):
     assert sum(1 for _ in client(f"{tmp_path}/open/a.tar")) == 1  # everything is imported now
     request.getfixturevalue("as_nobody")
     try:
-        for pattern, names in {
-            "*/*.tar": ["open/c.tar", "shut/"],
-            "shut/*.tar": ["shut/"],
-            "shut/b.tar": ["shut/b.tar"],
-            "**/*.tar": ["open/c.tar", "shut/"],
-        }.items():
-            reader = client(f"{tmp_path}/{pattern}")
-            if pattern.startswith("shut"):
-                with pytest.raises(SourceError, match="Permission denied"):
-                    list(reader)
-            else:
-                assert [sample.id for sample in reader] == ["a"]
-            told = reader.stats()["last_failures"]
-            assert sorted(one["name"] for one in told) == [f"{tmp_path}/{name}" for name in names]
-            assert all(one["reason"] == "shard" and "Permission denied" in one["text"] and one["name"] in one["text"] for one in told)
+        for pattern in ("*/*.tar", "shut/*.tar", "**/*.tar"):  # ranks that see other lists would read other shards
+            with pytest.raises(SourceError, match=f"{tmp_path}/shut.*Permission denied|Permission denied.*{tmp_path}/shut"):
+                list(client(f"{tmp_path}/{pattern}"))
+        for pattern, name, count in (("open/*.tar", "open/c.tar", 1), ("shut/b.tar", "shut/b.tar", 0)):
+            reader, samples = client(f"{tmp_path}/{pattern}"), []
+            with contextlib.nullcontext() if count else pytest.raises(SourceError, match="Permission denied"):
+                samples += reader
+            (told,) = reader.stats()["last_failures"]
+            assert len(samples) == count and told["name"] == f"{tmp_path}/{name}" and told["reason"] == "shard"
+            assert "Permission denied" in told["text"] and told["name"] in told["text"]
     finally:
         if os.geteuid() == 65534:
             os.seteuid(0)
