@@ -197,6 +197,7 @@ def test_stop_is_idempotent_and_ends_reads(folder):
     assert stats["delivered"] == 1 and stats["in_flight"] == 0 and stats["skips"].get("stopped", 0) == stats["seen"] - 1
 
 
+@pytest.mark.slow
 def test_stop_while_big_pictures_are_decoded(tmp_path):
     out = io.BytesIO()
     Image.effect_noise((6000, 4000), 90).convert("RGB").save(out, "JPEG", progressive=True)

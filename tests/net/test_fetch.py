@@ -15,7 +15,7 @@ from faulty import answer, cut, drip, faulty, silent, slow
 
 from datago.net._fetch import Fetcher, proxies, redacted
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(30)]
 
 
 def fetch(urls, **options):

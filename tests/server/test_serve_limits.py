@@ -16,6 +16,8 @@ from serving import TOKEN, fetch, make_album, serve
 
 from datago.server import limits
 
+pytestmark = pytest.mark.network
+
 MB = 2**20
 
 
