@@ -92,7 +92,8 @@ class Build(build_ext):
             own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]
             link.append(f"-fsanitize={kinds}")
         if os.environ.get("DATAGO_COVERAGE"):
-            own += ["-O1", "--coverage", "-fprofile-update=atomic"]
+            # src_c is compiled for several modules: with one seed their counts belong to the same notes.
+            own += ["-O1", "--coverage", "-fprofile-update=atomic", "-frandom-seed=datago"]
             link.append("--coverage")
         if os.environ.get("DATAGO_WERROR"):
             own.append("-Werror")

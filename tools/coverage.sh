@@ -14,4 +14,4 @@ find . -name '*.gcda' -delete
 DATAGO_COVERAGE=1 "$python" setup.py -q build_ext --inplace > build.log 2>&1 || { cat build.log; exit 1; }
 PYTHONPATH=$copy "$python" -m pytest -p no:cacheprovider -q -n 2 --cov=datago --cov-report= -m "not slow and not sanitizer" tests || true
 "$python" -m coverage report
-"$python" -m gcovr --root . --filter datago/ --filter src_c/ --gcov-ignore-errors=no_working_dir_found --gcov-ignore-parse-errors=all
+"$python" tools/coverage.py .
