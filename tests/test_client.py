@@ -312,6 +312,7 @@ def test_pickle_before_start_only(folder):
         pickle.dumps(twin)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_threads_and_descriptors_come_back(folder):
     def counts():
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -333,6 +334,7 @@ def test_threads_and_descriptors_come_back(folder):
     assert counts() == before
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_few_descriptors_many_threads(tmp_path):
     """64 descriptors, 32 threads, three passes: what fails is counted, and every descriptor comes back."""
     for i in range(300):

@@ -164,6 +164,7 @@ if __name__ == '__main__':
     assert (code, out) == (0, "300 300\n"), err
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_fewer_threads_where_the_system_refuses_more(pictures):
     """No address space for 64 stacks: pthread_create says EAGAIN, and the stream runs on the threads that there are."""
     script = """

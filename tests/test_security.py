@@ -215,6 +215,7 @@ def test_every_line_of_the_threat_model_has_its_test():
             assert re.search(rf"^def {name}\(", next(tests.rglob(file)).read_text(), re.M), f"{file}::{name}"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.network
 def test_serve_listens_to_this_machine_alone(tmp_path):
     """Unless told otherwise; on both ports."""
