@@ -1,14 +1,24 @@
-# make demo: everything is set up, then real photographs are streamed.   make test: the tests.
+# make demo: everything is set up, then real photographs are streamed.
+# make check: the checkers, and the tests without a mark; within a minute, for every change.
+# make test: those, and the tests that talk to servers on this machine; within four minutes.   make test-all: all tests, some 12 minutes.
 # make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives, configs, answers.
+# make coverage: which lines of Python, Cython and C the tests of `make test` run.
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
-.PHONY: demo test build lint bench sanitize fuzz wheel clean
+.PHONY: demo check test test-all build lint bench sanitize fuzz coverage wheel clean
 demo: build
 	.venv/bin/python bench/pictures.py .demo/pictures
 	.venv/bin/python bench/demo.py .demo/pictures
 
+# In two processes, since many tests wait. All of the tests run one after the other, since some of these measure this machine's memory.
+check: lint
+	.venv/bin/python -m pytest -n 2 -m "not slow and not network and not sanitizer" tests
+
 test: build
+	.venv/bin/python -m pytest -n 2 -m "not slow and not sanitizer" tests
+
+test-all: build
 	.venv/bin/python -m pytest tests
 
 # What .pre-commit-config.yaml runs too.
@@ -51,6 +61,10 @@ sanitize: build
 SECONDS ?= 3600
 fuzz: build
 	tools/fuzz.sh $(SECONDS)
+
+coverage: build
+	$(PIP) --group coverage
+	tools/coverage.sh
 
 clean:
 	rm -rf .venv .demo .deps build dist *.egg-info tests/c/build

@@ -1,7 +1,8 @@
 """The extension modules; everything else stands in pyproject.toml.
 
 Libraries are found by pkg-config, or below DATAGO_DEPS_PREFIX where that is set (static ones: tools/build_deps.sh). DATAGO_ABI3=1
-builds for the stable ABI, DATAGO_SANITIZE=address|thread for the sanitizers, DATAGO_WERROR=1 turns warnings into errors.
+builds for the stable ABI, DATAGO_SANITIZE=address|thread for the sanitizers, DATAGO_COVERAGE=1 counts for gcov which lines run,
+DATAGO_WERROR=1 turns warnings into errors.
 """
 
 import glob
@@ -73,6 +74,11 @@ def flags_for(libraries):
 class Build(build_ext):
     """Looks for the libraries when something is compiled, so that metadata needs neither them nor a compiler."""
 
+    def finalize_options(self):
+        super().finalize_options()
+        if os.environ.get("DATAGO_COVERAGE"):
+            self.cython_line_directives = True  # lines are then counted where they stand in the .pyx, not in the C that Cython makes of it
+
     def build_extensions(self):
         check_libraries()
         sanitize = os.environ.get("DATAGO_SANITIZE")
@@ -85,6 +91,10 @@ class Build(build_ext):
             kinds = {"address": "address,undefined", "thread": "thread"}[sanitize]
             own += ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={kinds}"]
             link.append(f"-fsanitize={kinds}")
+        if os.environ.get("DATAGO_COVERAGE"):
+            # src_c is compiled for several modules: with one seed their counts belong to the same notes.
+            own += ["-O1", "--coverage", "-fprofile-update=atomic", "-frandom-seed=datago"]
+            link.append("--coverage")
         if os.environ.get("DATAGO_WERROR"):
             own.append("-Werror")
         if sys.platform == "linux":

@@ -197,6 +197,7 @@ def test_stop_is_idempotent_and_ends_reads(folder):
     assert stats["delivered"] == 1 and stats["in_flight"] == 0 and stats["skips"].get("stopped", 0) == stats["seen"] - 1
 
 
+@pytest.mark.slow
 def test_stop_while_big_pictures_are_decoded(tmp_path):
     out = io.BytesIO()
     Image.effect_noise((6000, 4000), 90).convert("RGB").save(out, "JPEG", progressive=True)
@@ -311,6 +312,7 @@ def test_pickle_before_start_only(folder):
         pickle.dumps(twin)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_threads_and_descriptors_come_back(folder):
     def counts():
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -332,6 +334,7 @@ def test_threads_and_descriptors_come_back(folder):
     assert counts() == before
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_few_descriptors_many_threads(tmp_path):
     """64 descriptors, 32 threads, three passes: what fails is counted, and every descriptor comes back."""
     for i in range(300):

@@ -178,6 +178,7 @@ def test_it_is_an_iterable_dataset(data, folder):
     assert isinstance(dataset, data.IterableDataset) and issubclass(DatagoIterDataset, data.IterableDataset)
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
@@ -202,6 +203,7 @@ print(len(list(dataset)), dataset.state_dict()["epoch"])
 """
 
 
+@pytest.mark.slow
 def test_without_shared_memory(data, folder):
     if not shutil.which("unshare"):
         pytest.skip("needs unshare")
@@ -266,6 +268,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_rank_of_torch_distributed_holds_in_spawned_workers(data, folder, tmp_path_factory):
     """No variable tells it, and in the workers nothing is initialised: it is settled in the parent."""

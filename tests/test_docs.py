@@ -80,6 +80,7 @@ def has(python, names, environment):
     return bool(python) and subprocess.run([python, "-c", probe, *names], env=environment, cwd="/", timeout=20).returncode == 0
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("kind", "text"), BLOCKS)
 def test_blocks(kind, text, data, environment, tmp_path):
     text = text.replace("/data/", f"{data}/")

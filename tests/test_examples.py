@@ -10,6 +10,8 @@ import sys
 import pytest
 from conftest import jpeg
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 

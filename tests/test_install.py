@@ -12,7 +12,7 @@ import pytest
 from conftest import jpeg
 
 ROOT = pathlib.Path(__file__).parent.parent
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def python(version):

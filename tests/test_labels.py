@@ -182,6 +182,7 @@ def test_equal_counts_replace_bad_labels(tmp_path):
         assert len(pairs) == 5 and all(target == 0 for _, target in pairs)
 
 
+@pytest.mark.network
 def test_labels_of_a_database():
     labels = {"a0": 3, "a1": "4", "a2": True, "a3": -(2**63)}
     bad = {"b0": 3.0, "b1": "dog", "b2": [1], "b3": {"a": 1}, "b4": 2**63, "b5": None, "b6": "", "b7": 10**400, "b8": float("nan")}

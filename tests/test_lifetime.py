@@ -53,6 +53,7 @@ def test_exception_in_the_loop(pictures):
     assert code == 1 and err.rstrip().endswith("RuntimeError: mine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
@@ -73,6 +74,7 @@ def test_exit_with_work_in_flight(pictures, script):
         assert code == 0 and err == ""
 
 
+@pytest.mark.slow
 def test_os_exit_and_sigterm(pictures):
     assert run("client = DatagoClient(config); client.get_sample(); os._exit(7)", pictures)[0] == 7
     process = start("client = DatagoClient(config); client.get_sample(); print('up', flush=True); time.sleep(30)", pictures)
@@ -116,6 +118,7 @@ def test_interrupt_ends_the_process_with_a_traceback(pictures):
     assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in err
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_told_and_the_parent_unharmed(pictures):
     script = """
 import warnings
@@ -161,6 +164,7 @@ if __name__ == '__main__':
     assert (code, out) == (0, "300 300\n"), err
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_fewer_threads_where_the_system_refuses_more(pictures):
     """No address space for 64 stacks: pthread_create says EAGAIN, and the stream runs on the threads that there are."""
     script = """
@@ -204,6 +208,7 @@ print(client.get_sample(), client.stats()["in_flight"], threading.active_count()
     assert (code, out, err) == (0, "None 0 1\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keeper",
     [
@@ -221,6 +226,7 @@ def test_what_outlives_the_modules_says_nothing(pictures, tmp_path, keeper):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [
     "for _ in client: pass", "DatagoClient(config).get_sample()", "one = DatagoClient(config); one.me = one; one.start()",
     "for _ in dataset: break",

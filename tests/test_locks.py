@@ -177,6 +177,7 @@ print(sum(1 for _ in DatagoClient(config)))
 """
 
 
+@pytest.mark.slow
 def test_a_child_is_told_at_once_whatever_it_asks(pictures):
     public = {name for name in dir(DatagoClient) if not name.startswith("_")} | {"__iter__", "__enter__", "__exit__"}
     assert public == set(TOLD) | set(WORKS)
@@ -184,6 +185,7 @@ def test_a_child_is_told_at_once_whatever_it_asks(pictures):
     assert run(script, config(pictures)) == "61\n"
 
 
+@pytest.mark.slow
 def test_what_was_held_at_the_fork_is_free_in_the_child(pictures):
     """A client that was not started, and what all clients of a process share, while a thread of the parent holds every lock of it."""
     script = """
@@ -241,6 +243,7 @@ def shards(root, count=3, samples=8):
     return {"source_type": "webdataset", "source_config": {"url": f"{root}/{{0..{count - 1}}}.tar"}}
 
 
+@pytest.mark.slow
 def test_what_a_batch_lets_go_of_may_run_any_code():
     """The bytes that pictures were decoded from are freed while others are submitted; these here have a finalizer."""
     script = """
@@ -270,6 +273,7 @@ print(pool.counts()["in_flight"])
     assert run(script, {"data": repr(jpeg(40, 30))}) == "0\n"
 
 
+@pytest.mark.slow
 def test_stop_in_a_signal_handler(tmp_path):
     """Whatever the main thread is at, here at starting, waiting and stopping."""
     script = """
@@ -302,6 +306,7 @@ def test_nothing_that_ends_a_pass_runs_python_code(folder):
     fetcher.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "drop",
     ["del client", "client.me = client; del client; gc.collect()", "samples = iter(DatagoIterDataset(config)); next(samples); del samples"],

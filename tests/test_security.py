@@ -54,6 +54,7 @@ BODY = tar([("a.jpg", jpeg()), ("a.txt", b"x")])
 PAGE = {"results": [{"id": "a", "source": "s", "attributes": {}, "image_direct_url": f"/image?X-Signature={WORD}"}], "next": None}
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(
     "behaviour",
     [
@@ -191,6 +192,7 @@ def test_names_in_tars_are_no_paths(tmp_path):
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["evil.tar", "work", "work/deep"]
 
 
+@pytest.mark.network
 def test_logging_has_levels_without_secrets_too(caplog):
     with faulty({"/a.tar": answer(BODY)}) as server:
         caplog.set_level(logging.DEBUG, "datago")
@@ -213,6 +215,8 @@ def test_every_line_of_the_threat_model_has_its_test():
             assert re.search(rf"^def {name}\(", next(tests.rglob(file)).read_text(), re.M), f"{file}::{name}"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.network
 def test_serve_listens_to_this_machine_alone(tmp_path):
     """Unless told otherwise; on both ports."""
     from serving import picture, serve

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy: pip install --group lint"),
 ]

@@ -23,7 +23,7 @@ import pytest
 from conftest import jpeg
 from test_install import ROOT, python, run, sdist  # noqa: F401
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 STATIC, DIST = os.environ.get("DATAGO_DEPS_PREFIX"), os.environ.get("DATAGO_DIST")
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
 PATH = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
@@ -104,6 +104,7 @@ def install(interpreter, folder, *what):
     return folder / "bin"
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_installed(wheel, version, tmp_path):
     interpreter = python(version)

@@ -145,6 +145,7 @@ def test_batches(tmp_path):
     walk(state, load)
 
 
+@pytest.mark.network
 def test_a_database(tmp_path):
     serving = pytest.importorskip("serving", reason="needs the packages of datago[serve]")
     with serving.serve(serving.make_album(tmp_path)) as server:
@@ -188,6 +189,7 @@ def test_what_is_wrong_is_said(tmp_path):
 # ---- the config is another one ----
 
 
+@pytest.mark.network
 def test_a_database_under_other_filters():
     order = [f"{i:02d}" for i in range(20)]
     with database(order) as server:

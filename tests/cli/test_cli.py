@@ -136,6 +136,7 @@ def test_shards_that_are_not_there_are_named(shards, tmp_path):
     assert datago("check", tmp_path / "none", status=1)[1] == f"check: No such file or directory: '{tmp_path}/none'\n"
 
 
+@pytest.mark.network
 def test_shards_behind_urls_are_looked_at(shards, tmp_path):
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
@@ -171,6 +172,7 @@ def test_versions():
         datago_module.__versions__
 
 
+@pytest.mark.network
 @pytest.mark.timeout(120)
 def test_a_database_counts_with_the_filters(tmp_path):
     album = tmp_path / "album"
@@ -221,6 +223,7 @@ def test_options_say_what_they_want(folder, option, value, said):
     assert out == "" and said in err
 
 
+@pytest.mark.network
 def test_what_is_printed_has_no_secret(shards, tmp_path):
     secret = "s3cr3t"
     path = tmp_path / "config.json"
@@ -237,6 +240,7 @@ def test_what_is_printed_has_no_secret(shards, tmp_path):
             assert secret not in out + err and ("a.tar?…" in err or config is not configs[2])
 
 
+@pytest.mark.slow
 def test_bench_times_every_stage(folder, shards):
     (folder / "d0" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     out, err = datago("bench", folder, "--seconds", 0.1, "--json", "--image-config", json.dumps(CROP), "--pil")
@@ -251,12 +255,14 @@ def test_bench_times_every_stage(folder, shards):
     assert "torch      not compared: it is compared for source_type 'file' only\n" in out and "  shards/s\n" in out
 
 
+@pytest.mark.slow
 def test_bench_compares_where_the_packages_are(folder, shards):
     pytest.importorskip("torch", reason="torch is not installed")
     out, _ = datago("bench", folder, "--seconds", 0.1, "--compare", "torch", "--json")
     assert json.loads(out)["compare"]["torch"]["n"] > 0
 
 
+@pytest.mark.slow
 def test_bench_says_which_package_is_missing(folder, tmp_path):
     blocked = tmp_path / "blocked"
     blocked.mkdir()

@@ -17,7 +17,7 @@ from serving import COUNT, TOKEN, make_album, numbers, serve  # noqa: E402
 
 from datago import DatagoClient, SourceError  # noqa: E402
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(40)]
 
 
 def config(server, **keys):

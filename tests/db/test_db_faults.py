@@ -13,7 +13,7 @@ from datago import DatagoClient, SourceError
 from datago.sources.db.api import Api
 from datago.sources.db.pages import Pages
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(30)]
 PICTURE = jpeg(40, 30)
 KEY = "k" * 39 + "9"
 

@@ -21,7 +21,7 @@ from datago.order.plan import gaps
 from datago.sources import open_source
 from datago.sources.db.window import Window
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(40)]
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +90,7 @@ def run_until_killed(config, state, count):
     return [(line["id"], line["state"]) for line in found], process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_killed_at_random_moments(ordered):

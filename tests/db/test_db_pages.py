@@ -21,7 +21,7 @@ from datago import config as configuration
 from datago.sources.db import filters as filters_
 from datago.sources.db.draws import Draws
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(60)]
 
 
 @pytest.fixture(autouse=True)
@@ -304,6 +304,7 @@ def pictures(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("count", [60, 5000, 20_000])
 def test_draws_are_even(pictures, tmp_path, count):

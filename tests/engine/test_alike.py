@@ -83,6 +83,7 @@ class Shards:
         return {"source_type": "webdataset", "source_config": source, "image_config": image, **top}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     way=WAYS, flip=st.sampled_from([0, 0.5, 1]), format=st.sampled_from(["JPEG", "PNG", "WEBP"]), orientation=st.integers(1, 8),

@@ -117,6 +117,7 @@ def of_scans(kind, width, height, count, restart=0):
     return b"\xff\xd8" + head + one((width + 7) // 8 * ((height + 7) // 8)) * count + b"\xff\xd9"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", EMPTY)
 @pytest.mark.parametrize(
@@ -139,6 +140,7 @@ def test_no_real_number_of_scans_is_refused(tmp_path, kind):
         assert reason is None and array.shape == (height, width, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_large_progressive_picture_passes(tmp_path):
     """Ten scans of 100 megapixels of one colour, the least content that such a file can have."""

@@ -66,6 +66,7 @@ print(most - before)
 """
 
 
+@pytest.mark.slow
 def test_the_process_stays_small(tmp_path):
     def grown(**keys):
         command = [sys.executable, "-c", RSS, json.dumps({**fill(tmp_path), **keys})]
@@ -135,6 +136,7 @@ def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
     assert len(samples) == 120 and stats["memory"]["peak"] <= (2.5 if ordered else 1.5) * MB
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_large_picture_waits_no_longer_than_its_turn(tmp_path, monkeypatch):
     """It needs nearly the whole limit, and small ones that come later would always fit."""
@@ -221,6 +223,7 @@ def test_a_limit_that_does_not_hold_the_batches_is_refused(tmp_path):
     refused(2 * 2 * 10 * 64 * 32 * 3, size=10, dtype="uint8", image={"random_resized_crop": {"size": [64, 32]}})
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("source", [shapes, shapes_in_a_shard])
@@ -274,6 +277,7 @@ print(most() - before)
 """
 
 
+@pytest.mark.slow
 def test_what_pictures_of_a_batch_were_decoded_from_goes_before_it_is_full(tmp_path):
     (tmp_path / "s.tar").write_bytes(tar([(f"{i:03d}.jpg", jpeg() + bytes(MB)) for i in range(200)]))
     top = {"source_type": "webdataset", "source_config": {"url": str(tmp_path / "s.tar")}, "image_config": {"random_resized_crop": 16}}
@@ -282,6 +286,7 @@ def test_what_pictures_of_a_batch_were_decoded_from_goes_before_it_is_full(tmp_p
     assert int(done.stdout) < 80 * MB
 
 
+@pytest.mark.slow
 def test_stop_while_workers_wait_for_a_batch(tmp_path, monkeypatch):
     monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
     for ordered in (False, True):

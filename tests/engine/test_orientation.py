@@ -295,6 +295,7 @@ def test_pillow_agrees_on_what_comes_first(tmp_path):
     check_against_pillow(tmp_path, files)
 
 
+@pytest.mark.slow
 def test_text_that_inflates_without_end_costs_little(tmp_path):
     """A thousand texts of 64 MB each: only the last one of a kind is inflated, and no more than a mebibyte of it."""
     bomb = zlib.compress(bytes(64 << 20), 9)

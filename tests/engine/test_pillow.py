@@ -308,6 +308,7 @@ print(json.dumps([found, client.stats()["failures"]]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("own", [
     "Image.MAX_IMAGE_PIXELS = 10",
@@ -393,6 +394,7 @@ print(json.dumps(client.stats()["failures"]))
 """
 
 
+@pytest.mark.slow
 def test_max_pixels_alone_decides(tmp_path):
     """Pillow's own limit is 179 megapixels."""
     (tmp_path / "a.bmp").write_bytes(bmp(1, bytes(13600 // 8 * 13400), BLACK_WHITE, width=13600, height=13400))

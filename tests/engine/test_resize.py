@@ -141,6 +141,7 @@ def test_sixteen_bits_are_resampled_as_such(tmp_path):
     assert abs(array[32, 4:-4, 0].astype(float) - wanted[4:-4]).max() < 130
 
 
+@pytest.mark.slow
 def test_huge_pictures_are_streamed_down(tmp_path):
     """10000 x 10000 to 512: the picture itself would be 300 MB; what is held is a band of rows."""
     import json

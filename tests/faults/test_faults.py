@@ -22,7 +22,7 @@ from table import ARCHIVES, DISK, JUNK, NETWORK, PICTURES, moved
 from datago import DatagoClient
 
 SIDE_BY_SIDE = 8
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults are made by means of Linux")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults are made by means of Linux")]
 FILES = album.pictures()
 
 

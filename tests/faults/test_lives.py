@@ -18,7 +18,11 @@ from processes import ENVIRONMENT, HERE
 
 from datago import DatagoClient
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
+]
 HEAD = f"import sys; sys.path.insert(0, {str(HERE)!r}); config = __import__('json').loads(sys.argv[1])\nfrom datago import *\n"
 assert COLUMNS[0] == FILE
 

@@ -11,7 +11,11 @@ import pytest
 from album import DB, FILE, TAR
 from processes import ENVIRONMENT, HERE, library
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads a library for glibc")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads a library for glibc"),
+]
 
 
 @pytest.mark.parametrize("column, size, late, how, first, behind, width", [

@@ -12,6 +12,7 @@ import pytest
 from conftest import jpeg
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif(
         shutil.which("localedef") is None or not os.path.exists("/usr/share/i18n/locales/tr_TR"),

@@ -17,6 +17,8 @@ from datago.net import stream as remote
 from datago.net.cache import Cache
 from datago.net.stream import open_stream
 
+pytestmark = pytest.mark.network
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):

@@ -15,7 +15,7 @@ from faulty import answer, cut, drip, faulty, silent, slow
 
 from datago.net._fetch import Fetcher, proxies, redacted
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(30)]
 
 
 def fetch(urls, **options):
@@ -314,6 +314,7 @@ def test_close_may_come_at_any_time():
             closer.join()
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_nothing_is_left_open():
     with faulty({"/x": answer(b"x" * 1000)}) as server:
         for i in range(12):

@@ -12,7 +12,7 @@ from test_fetch import fetch
 
 from datago.net._fetch import Fetcher
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.network, pytest.mark.timeout(60)]
 MB = 1 << 20
 
 

@@ -26,7 +26,7 @@ from datago.sources.webdataset import shard_reader as shards
 from datago.sources.webdataset._tar import TarError, TarReader
 from datago.sources.webdataset.urls import shard_urls
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.network, pytest.mark.timeout(60), pytest.mark.usefixtures("quick")]
 
 
 def client(url, **source):

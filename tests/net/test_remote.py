@@ -24,6 +24,8 @@ from datago.net import stream as remote
 from datago.net.stream import Stopped, open_stream
 from datago.net.url import Url, redact
 
+pytestmark = pytest.mark.network
+
 HALF = 7168
 
 

@@ -375,6 +375,7 @@ def test_a_folder_that_has_changed_is_not_resumed(tmp_path):
             list(client)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_at_fifty_moments_of_one_epoch(tmp_path):
     """Eight threads, no order among them: what was handed out before each kill and after the last one is the epoch, once."""

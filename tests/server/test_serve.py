@@ -10,13 +10,15 @@ from serving import COUNT, TOKEN, fetch, make_album, new_database, numbers, post
 
 from datago.server import partition
 
+pytestmark = pytest.mark.network
+
 
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):
     return make_album(tmp_path_factory.mktemp("images"))
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def server(request, album, tmp_path_factory):
     """A server of `folder`, for tests that only ask."""
     with (

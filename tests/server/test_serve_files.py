@@ -22,6 +22,8 @@ from serving import COUNT, TOKEN, fetch, make_album, numbers, picture, serve
 
 from datago.server.secret import kept_secret
 
+pytestmark = pytest.mark.network
+
 
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):

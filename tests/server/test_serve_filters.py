@@ -10,6 +10,8 @@ from urllib.parse import urlencode
 import pytest
 from serving import fetch, new_database, picture, postgres_url, serve  # noqa: F401
 
+pytestmark = pytest.mark.network
+
 SIZES = [(32, 24), (24, 32), (64, 64), (100, 30), (48, 48)]
 LONG = 2**62 + 1  # no double has it
 ATTRIBUTES = [
@@ -66,7 +68,7 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def server(request, folder, tmp_path_factory):
     with new_database(request, tmp_path_factory.mktemp("index")) as database, serve(folder, *database) as server:
         yield server

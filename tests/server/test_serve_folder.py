@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 from serving import fetch, new_database, picture, postgres_url, serve  # noqa: F401
 
+pytestmark = pytest.mark.network
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request, tmp_path):
     with new_database(request, tmp_path) as database:
         yield database

@@ -16,6 +16,8 @@ from serving import TOKEN, fetch, make_album, serve
 
 from datago.server import limits
 
+pytestmark = pytest.mark.network
+
 MB = 2**20
 
 
@@ -65,6 +67,7 @@ def sites(server):
 GET = b"GET /_health/ HTTP/1.1\r\nHost: x\r\n"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.parametrize(
     "status, pieces",
     [
@@ -103,6 +106,7 @@ def test_what_is_within_the_limits_is_answered(server):
         assert talk(server.api_url, *pieces).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_bodies_are_not_kept(server):
     """A small one is read over, a large one ends the connection, announced or not."""
     before = resident(server)
@@ -128,6 +132,7 @@ def test_bodies_are_not_kept(server):
     assert resident(server) < before + 16 * MB
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_requests_ahead_of_answers_have_a_limit(server):
     """A few may be sent before their answers are there; who sends thousands is cut off."""
     some = talk(server.api_url, (GET + b"\r\n") * limits.AHEAD)
@@ -165,6 +170,7 @@ def closed(peer, timeout=30):
     return bytes(answer)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_who_is_slow_is_cut_off(album):
     """One byte of a head at a time, none at all, blank lines for ever, a body that does not come, an answer that is not taken."""
     big = album / "im-000.huge.npy"
@@ -333,6 +339,8 @@ def answered(url, data):
         return answer.split(b"\r\n")[0]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_requests(album, seed, tmp_path):

@@ -50,6 +50,7 @@ def test_what_fails_is_replaced_where_counts_are_promised(tmp_path):
     assert len(found) == 10 and len({sample.id for sample in found}) == 8 and stats["failures"]["unsupported"] >= 2
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("uneven, rank", [("drop", 0), ("pad", 1)])
 def test_no_shard_is_opened_again_where_nothing_fails(tmp_path, server, uneven, rank):
     lists = shards(tmp_path, [5, 6, 5, 6])
@@ -125,6 +126,7 @@ def test_what_is_no_index(tmp_path, text, wanted):
         opened(config(tmp_path / "*.tar", shard_index=str(tmp_path / "index.json")))
 
 
+@pytest.mark.network
 def test_an_index_over_http(tmp_path, server):
     write_index(tmp_path, shards(tmp_path, [2, 5]))
     index = server.url + "/index.json?sig=secret"

@@ -47,6 +47,7 @@ def test_seed_and_epoch_decide(tmp_path):
     )  # 8! orders of shards
 
 
+@pytest.mark.network
 def test_the_order_does_not_depend_on_the_network(tmp_path):
     lists = shards(tmp_path, [30, 1, 12, 25, 30, 9])
 

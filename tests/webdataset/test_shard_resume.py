@@ -53,6 +53,7 @@ def test_a_state_before_the_first_sample(tmp_path):
         assert sorted(ids(config(tmp_path / "*.tar"), state)[0]) == sorted(flat(lists))
 
 
+@pytest.mark.network
 def test_shards_that_are_done_are_not_opened(tmp_path, server):
     lists = shards(tmp_path, [5] * 40)
     top = config(server.url + "/{000000..000039}.tar?sig=secret", auth_token="t0ken", ordered=True, concurrent_downloads=2)
@@ -100,6 +101,7 @@ def test_changed_shards_are_refused(tmp_path):
         ids(top, state)
 
 
+@pytest.mark.network
 def test_a_shard_that_fails_at_first_and_not_later(tmp_path):
     """What is behind the break comes after the resume; what was before it does not come again, nor does the failure."""
     lists = shards(tmp_path, [60, 60])
@@ -132,6 +134,7 @@ def test_a_shard_that_fails_at_first_and_not_later(tmp_path):
     assert rest == [name for i, name in enumerate(lists[0], 1) if i == 10 or i >= 20] + lists[1][1:]
 
 
+@pytest.mark.network
 def test_stop_while_the_lane_whose_turn_it_is_stalls(tmp_path):
     shards(tmp_path, [300, 3, 300, 300])
     bodies = [(tmp_path / f"{s:06d}.tar").read_bytes() for s in range(4)]
@@ -196,6 +199,7 @@ def killed_again_and_again(top, rng, kills, most):
                 found.append(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {}, {"random_sampling": True}, {"seed": 1, "ordered": True}, {"rank": 1, "world_size": 13, "ordered": True},
     {"shuffle_buffer": 40, "seed": 2},
@@ -212,6 +216,8 @@ def test_kill_at_any_moment(tmp_path, options):
     assert last["source"]["done"] == end["source"]["done"] == [[0, 12]] and last["source"]["partial"] == []
 
 
+@pytest.mark.slow
+@pytest.mark.network
 def test_kill_over_a_network_with_a_cache(tmp_path, server):
     lists = shards(tmp_path, [30] * 12)
     top = config(server.url + "/{000000..000011}.tar", cache_dir=str(tmp_path / "cache"), seed=4)

@@ -190,6 +190,7 @@ def page(names, link="http://{host}/get/{name}?alt=media", **more):
     return said
 
 
+@pytest.mark.network
 def test_all_pages_of_a_listing():
     pages = [page(["0{a}*.tar", "sub/"], nextPageToken="p/2 +"), page([], nextPageToken="3"), page(["1.tar", "2.tar"])]
     with serve(pages) as server:
@@ -204,6 +205,7 @@ def test_all_pages_of_a_listing():
         assert all(request.headers["user-agent"] == "me/1" for request in server.requests)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(
     "body, match",
     [
@@ -229,6 +231,7 @@ def test_listings_that_are_none(body, match):
         assert f"127.0.0.1:{server.port}/o?…" in str(caught.value) and "s3cret" not in str(caught.value)
 
 
+@pytest.mark.network
 def test_listing_that_cannot_be_had():
     with serve([answer(b"{}", status="403 Forbidden")]) as server:
         with pytest.raises(RemoteError, match="403 Forbidden"):
@@ -238,6 +241,7 @@ def test_listing_that_cannot_be_had():
         assert len(shard_urls(f"{server.url}/o")) == 1
 
 
+@pytest.mark.network
 def test_listing_that_leads_the_token_elsewhere():
     with serve([page(["a.tar"], link="http://other.example/{name}")]) as server:
         assert shard_urls(f"{server.url}/o") == ["http://other.example/a.tar"]

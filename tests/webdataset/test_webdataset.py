@@ -158,6 +158,7 @@ def test_limit_and_stop(tmp_path):
 # ---- over HTTP ----
 
 
+@pytest.mark.network
 def test_shards_over_http(tmp_path, server):
     wanted = shards(tmp_path)
     samples, stats = read(config(server.url + "/{000000..000003}.tar?sig=secret", auth_token="t0ken", concurrent_downloads=3))
@@ -166,6 +167,7 @@ def test_shards_over_http(tmp_path, server):
     assert all("secret" not in sample.source for sample in samples)
 
 
+@pytest.mark.network
 def test_a_missing_shard_is_named_without_its_query(tmp_path, server):
     wanted = shards(tmp_path, 3)
     samples, stats = read(config(server.url + "/{000000..000003}.tar?sig=secret"))
@@ -174,6 +176,7 @@ def test_a_missing_shard_is_named_without_its_query(tmp_path, server):
     assert "000003.tar" in failure["name"] and "404" in failure["text"] and "secret" not in json.dumps(failure)
 
 
+@pytest.mark.network
 def test_cached_shards_are_fetched_once(tmp_path, server):
     wanted = shards(tmp_path, 2)
     top = config(server.url + "/{000000..000001}.tar", cache_dir=str(tmp_path / "cache"))
@@ -205,6 +208,7 @@ def reset(request, data):
     request.sock.close()
 
 
+@pytest.mark.network
 def test_each_sample_once_whatever_the_network_does(tmp_path):
     wanted = shards(tmp_path, 6, 30)
     bodies = {f"/{s:06d}.tar": (tmp_path / f"{s:06d}.tar").read_bytes() for s in range(6)}
@@ -234,6 +238,7 @@ def test_each_sample_once_whatever_the_network_does(tmp_path):
     assert all(tries[f"/{s:06d}.tar"] > 1 for s in range(5))
 
 
+@pytest.mark.network
 def test_the_connection_limit_is_kept(tmp_path):
     wanted = shards(tmp_path, 20, 3)
 
@@ -246,6 +251,7 @@ def test_the_connection_limit_is_kept(tmp_path):
     assert {sample.id for sample in samples} == wanted and 2 <= server.most <= 3
 
 
+@pytest.mark.network
 def test_stop_during_a_stall(tmp_path):
     import time
 
@@ -260,6 +266,7 @@ def test_stop_during_a_stall(tmp_path):
     assert client.stats()["in_flight"] == 0
 
 
+@pytest.mark.network
 def test_html_with_status_200_and_an_archive_that_never_ends(tmp_path):
     body = tar(standard())
     cut = body[: body.index(b"0003.jpg") + 512 + 300]
