@@ -181,14 +181,38 @@ def test_a_name_is_taken_once(squares):
         sources.register("file", SquaresType())
 
 
-def test_the_suite_sees_a_source_that_forgets(squares, monkeypatch):
-    """One that begins anew whatever `resume` says fails the tests of resuming; one that ignores its rank those of ranks."""
-    monkeypatch.setattr(Squares, "state", lambda self: {"done": []})
-    with pytest.raises(AssertionError):
-        TestOwnSource().test_a_pass_goes_on_where_it_was()
-    monkeypatch.setattr(Squares, "open", lambda self: setattr(self, "_own", range(self._settings.count)))
-    with pytest.raises(AssertionError):
-        TestOwnSource().test_ranks_and_workers_share_the_samples()
+def _unplaced(self):
+    for batch in BATCHES(self):
+        for entry in batch:
+            entry.position = -1 if isinstance(entry, Failure) else entry.position
+        yield batch
+
+
+BATCHES = Squares.batches
+FAULTS = {
+    "it begins anew": ({"state": lambda self: {"done": []}}, "a_pass_goes_on_where_it_was"),
+    "it takes what was handed out for a prefix": (
+        {"state": lambda self: {"done": [[0, sum(end - begin for begin, end in self._settings.progress.ranges())]]}},
+        "samples_may_be_handed_out_in_any_order",
+    ),
+    "it keeps another state": ({"state": lambda self: {"finished": 3}}, "a_state_has_the_form_that_it_should"),
+    "it ignores its rank": (
+        {"open": lambda self: setattr(self, "_own", range(self._settings.count))},
+        "ranks_and_workers_share_the_samples",
+    ),
+    "it knows no seed": ({"open": lambda self: setattr(self, "_own", range(self._settings.count))}, "the_order_is_that_of_the_seed"),
+    "it cannot count": ({"count": lambda self: len(self._own) + 1}, "counts_are_right_or_not_known"),
+    "its failures have no position": ({"batches": _unplaced}, "failures_are_counted_and_have_positions"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_suite_sees(squares, monkeypatch, fault):
+    changes, test = FAULTS[fault]
+    for name, function in changes.items():
+        monkeypatch.setattr(Squares, name, function)
+    with pytest.raises((AssertionError, ValueError)):
+        getattr(TestOwnSource(), f"test_{test}")()
 
 
 def test_positions_are_the_entrys_own(squares):

@@ -68,6 +68,7 @@ class Source(Protocol):
 
         Raises:
             SourceError: there is no such source, or the pass cannot be resumed.
+            Stopped (datago.net.cancel): `stop` was called before it was done.
         """
 
     def batches(self) -> "Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]":

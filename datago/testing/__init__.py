@@ -8,8 +8,8 @@ Derive from `Conformance`, say how a config of your source is made, and let pyte
         def config(self):
             return {"source_type": "mine", "source_config": {"where": "/data/twenty-pictures"}}
 
-The tests use nothing of pytest's, and nothing but public functions of your source. Each sets `rank`, `world_size`, `seed`, `epoch`,
-`ordered`, `uneven` and `random_sampling` in what `config` gives.
+The tests need no pytest, and nothing of your source but what the protocol says. They set `rank` and `world_size` in the source_config
+that `config` gives, and `seed`, `epoch`, `ordered` and `uneven` beside it.
 """
 
 from datago.testing.given import PATIENCE, Opened, position, within_patience
