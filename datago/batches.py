@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -13,9 +12,8 @@ import numpy
 
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._buckets import aspect_buckets
-from datago.errors import SourceValueError
 from datago.labels import of_attribute, of_folder
-from datago.sources.file.tree import Tree
+from datago.sources import source_type
 
 LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
@@ -66,6 +64,7 @@ class DatagoBatchDataset(DatagoIterDataset):
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
         settings = self._client.config
+        kind = source_type(settings.source_type)
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
         check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")
         check("batch_size", batch_size, batch_size <= LARGEST, f"at most {LARGEST}")
@@ -75,8 +74,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
         check("channels", channels, _whole(channels, 1) and channels in (1, 3), "1 or 3")
         check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
-        check("classes", classes, classes != "folder" or settings.source_type == "file", "an attribute's name: this source has no folders")
-        check("classes", classes, classes in (None, "folder") or settings.source_type != "file", "'folder': files have no attributes")
+        check("classes", classes, classes != "folder" or kind.has_folders, "an attribute's name: this source has no folders")
+        check("classes", classes, classes in (None, "folder") or not kind.has_folders, "'folder': files have no attributes")
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
         image = settings.image_config
@@ -84,8 +83,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
-        if settings.source_type == "db" and not settings.source_config.require_images:
-            raise ValueError("source_config.require_images: got false, wanted true: a batch is made of images")
+        kind.check_images(settings)
         image.image_to_rgb8 = True
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
         settings.batch = SimpleNamespace(
@@ -94,7 +92,9 @@ class DatagoBatchDataset(DatagoIterDataset):
             most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
         )  # fmt: skip
         check("std", std, 0 not in settings.batch.std, "nothing that is 0")
-        self.classes = _folders(settings.source_config.root_path) if classes == "folder" else None
+        self.classes = None
+        if classes == "folder":
+            self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
         settings.batch.label = None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes)
 
     def _made(self, batch):
@@ -200,11 +200,3 @@ def _finite(value):
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer beyond every float
         return False
-
-
-def _folders(root):
-    """ImageFolder's numbers of the folders right below root that are read. Source: torchvision.datasets.folder.find_classes."""
-    names = Tree(os.fsencode(root), {}).folders()
-    if not names:
-        raise SourceValueError(f"root_path: no folder below {os.fsdecode(root)!r} that could be a class")
-    return {name: number for number, name in enumerate(names)}

@@ -6,37 +6,32 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 import json
 from types import SimpleNamespace
 
-from datago import hints
+from datago import hints, sources
 from datago.checks import (
     BOOL,
     COLOUR,
     MAX_INT,
     OBJECT,
-    PATH,
     PERIOD,
     POLICY,
     PROBABILITY,
     RANK,
-    SECONDS,
-    TEXT,
-    TEXTS,
-    URLS,
+    REQUIRED,
+    UNEVEN,
     WORLD_SIZE,
     choice,
     integer,
     is_pair,
     is_range,
     number,
+    one_of,
 )
 from datago.engine._buckets import aspect_buckets
 from datago.redaction import hidden, shown
-from datago.sources.db import filters
-
-REQUIRED = object()
 
 # section: {key: (check and what it wants, default)}
 TOP = {
-    "source_type": (choice("db", "file", "webdataset"), "db"),
+    "source_type": (one_of(sources.registered), sources.DEFAULT),
     "source_config": (OBJECT, REQUIRED),
     "image_config": (OBJECT, None),
     "limit": (integer(1), MAX_INT),
@@ -48,41 +43,9 @@ TOP = {
     "seed": (integer(0, 2**64 - 1), None),
     "epoch": (integer(0), 0),
     "ordered": (BOOL, False),
-    "uneven": (choice("keep", "drop", "pad"), "keep"),
+    "uneven": (UNEVEN, "keep"),
 }
 RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
-SOURCES = {
-    "db": {
-        "sources": (filters.NAMES, REQUIRED),
-        "page_size": (integer(1), REQUIRED),
-        **filters.KEYS,
-        **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-        "return_latents": (filters.NAMES, ""),
-        "api_url": (TEXT, ""),
-        "api_key": (TEXT, ""),
-        "max_connections": (integer(1, 2**12), 64),
-        "read_timeout": (SECONDS, 20),
-        "page_timeout": (SECONDS, 120),
-        "user_agent": (TEXT, "datago"),
-        **RANKS,
-    },
-    "file": {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, None), **RANKS},
-    "webdataset": {
-        "url": (URLS, REQUIRED),
-        "reference_image_type": (TEXT, "jpg"),
-        "mask_suffixes": (TEXTS, ["mask", "seg"]),
-        "random_sampling": (BOOL, None),
-        "shuffle": (BOOL, None),
-        "shuffle_buffer": (integer(0, 2**24), 0),
-        "concurrent_downloads": (integer(0, 1024), 0),
-        "auth_token": (TEXT, ""),
-        "timeout": (SECONDS, 30.0),
-        "shard_index": (PATH, None),
-        "cache_dir": (PATH, None),
-        "cache_size": (integer(1), 2**37),
-        **RANKS,
-    },
-}
 SIDE = integer(1, 2**16)
 RESIZED = {
     "size": (((lambda value: SIDE[0](value) or is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
@@ -121,11 +84,15 @@ IGNORED_KEYS = {
 
 
 RANKS_ALONE = {"rank": 0, "world_size": 1}
-# Where a key that is at the wrong place may have been meant to be: the section, for which source_type, and its keys.
-PLACES = [
-    ("image_config", None, IMAGE), ("config", None, TOP), *(("source_config", kind, keys) for kind, keys in SOURCES.items()),
-    ("image_config.random_resized_crop", None, RESIZED),
-]  # fmt: skip
+
+
+def source_keys():
+    """The keys that a source_config may have, for each source_type: {key: (check and what it wants, default)}."""
+    return {name: _keys_of(sources.source_type(name)) for name in sources.registered()}
+
+
+def _keys_of(kind):
+    return {**kind.keys, **RANKS}
 
 
 def parse(config):
@@ -149,13 +116,11 @@ def parse(config):
         hint = hints.of_no_config(config)
         raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object{hint}")
     top = _section("config", config, TOP, config)
-    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type], config)
-    top.image_config = _section("image_config", top.image_config or {}, IMAGE)
-    _check_image(top.image_config)
-    if top.source_type == "db":
-        filters.settle(top.source_config)
+    kind = sources.source_type(top.source_type)
+    top.source_config = _section("source_config", top.source_config, _keys_of(kind), config)
+    top.image_config = parse_image(top.image_config or {})
     _settle_ranks(top.source_config)
-    _settle_order(top)
+    kind.check(top)
     top.batch = None  # see batches.py
     return top
 
@@ -169,26 +134,9 @@ def _settle_ranks(source):
         raise ValueError(f"source_config.rank: got {source.rank}, wanted less than world_size, which is {source.world_size}")
 
 
-def _settle_order(top):
-    """A seed asks for a shuffled order where nothing is said of it."""
-    source, kind = top.source_config, top.source_type
-    if kind == "db":
-        if top.seed is not None and source.random_sampling:
-            raise ValueError(f"seed: got {top.seed}, wanted none with random_sampling: the server draws, and takes no seed")
-        if top.ordered and source.random_sampling:
-            raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
-        if top.uneven != "keep":
-            raise ValueError(f"uneven: got {top.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
-        return
-    wishes = [wish for wish in (source.random_sampling, getattr(source, "shuffle", None)) if wish is not None]
-    source.random_sampling = any(wishes) if wishes else top.seed is not None
-    if kind == "webdataset" and top.uneven != "keep" and not source.shard_index:
-        raise ValueError(
-            f"uneven: got {top.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
-        )
-
-
-def _check_image(image):
+def parse_image(given):
+    """The checked image_config, a namespace. Raises ValueError."""
+    image = _section("image_config", given, IMAGE)
     if isinstance(image.background, int):
         image.background = [image.background] * 3
     if image.random_resized_crop is not None:
@@ -198,8 +146,12 @@ def _check_image(image):
         image.random_resized_crop = resized
         if image.crop_and_resize:
             raise ValueError("image_config.random_resized_crop: wanted either that or crop_and_resize, got both")
-    if not image.crop_and_resize:
-        return
+    if image.crop_and_resize:
+        _check_buckets(image)
+    return image
+
+
+def _check_buckets(image):
     for key in ("default_image_size", "downsampling_ratio", "min_aspect_ratio", "max_aspect_ratio"):
         if not getattr(image, key):
             raise ValueError(f"image_config.{key}: missing or 0, wanted a number above 0 with crop_and_resize")
@@ -226,19 +178,29 @@ def _section(section, given, keys, whole=None):
     for key, ((check, wanted), default) in keys.items():
         value = given.get(key, default)
         if value is REQUIRED:
-            hint = "" if whole is None else hints.of_missing(key, given, whole, whole.get("source_type") or "db", SOURCES)
+            hint = "" if whole is None else hints.of_missing(key, given, whole, whole.get("source_type") or sources.DEFAULT, source_keys())
             raise ValueError(f"{prefix}{key}: missing, wanted {wanted}{hint}")
         # null stands for "not given" where not given is allowed
         if value is None and default is not REQUIRED:
             value = default
         elif (value is not default or key in given) and not _passes(check, value):
-            hint = hints.of_source_type(value) if key == "source_type" else ""
+            hint = hints.of_source_type(value, _source_words()) if key == "source_type" else ""
             raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}{hint}")
         values[key] = hidden(key, value)
     for key in given:
         if key not in keys and not _is_dead(section, key, given):
-            hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, PLACES)}")
+            hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, _places())}")
     return SimpleNamespace(**values)
+
+
+def _places():
+    """Where a key that is at the wrong place may have been meant to be: the section, for which source_type, and its keys."""
+    of_sources = [("source_config", name, keys) for name, keys in source_keys().items()]
+    return [("image_config", None, IMAGE), ("config", None, TOP), *of_sources, ("image_config.random_resized_crop", None, RESIZED)]
+
+
+def _source_words():
+    return {name: sources.source_type(name).other_words for name in sources.registered()}
 
 
 def _passes(check, value):

@@ -4,21 +4,16 @@ import os
 import sys
 import warnings
 
-# other words for a source_type
-SOURCE_TYPES = {
-    "file": {"files", "folder", "folders", "dir", "directory", "imagefolder", "image_folder", "filesystem", "local", "disk", "path"},
-    "webdataset": {"wds", "web_dataset", "webdatasets", "tar", "tars", "shard", "shards"},
-    "db": {"database", "dataroom", "http", "api"},
-}
+from datago.sources import recognise
 
 
-def of_source_type(value):
-    """For a value that is no source_type."""
+def of_source_type(value, names):
+    """For a value that is no source_type; `names`: each of these, and other words for it."""
     if not isinstance(value, str):
         return ""
     word = value.strip().lower().replace("-", "_")
-    found = [kind for kind, words in SOURCE_TYPES.items() if word == kind or word in words]
-    return _meant(found or _near(word, SOURCE_TYPES))
+    found = [kind for kind, words in names.items() if word == kind or word in words]
+    return _meant(found or _near(word, names))
 
 
 def of_no_config(given):
@@ -27,8 +22,9 @@ def of_no_config(given):
         path = os.fsdecode(given).strip()
     except (TypeError, UnicodeDecodeError):
         return ""
-    if os.path.isdir(path):
-        return '; it names a folder: wanted {"source_type": "file", "source_config": {"root_path": …}}'
+    found = recognise(path) if os.path.isdir(path) else None
+    if found:
+        return f'; it names a folder: wanted {{"source_type": "{found[0]}", "source_config": {{"{next(iter(found[1]))}": …}}}}'
     if os.path.exists(path) or path.endswith(".json"):
         return "; it names a file: wanted what is in it, as json.load gives it"
     return ""
@@ -52,7 +48,7 @@ def of_missing(key, given, top, source_type, sources):
         return f"{default}; {others[0][0]} is a key of source_type {others[0][1]!r}"
     of_this_kind = [name for name in given if name in sources[source_type] and not all(name in keys for keys in sources.values())]
     if default and not of_this_kind:
-        return default + _meant(["file", "webdataset"], "'source_type': ")
+        return default + _meant([name for name in sources if name != source_type], "'source_type': ")
     near = _near(key, [str(name) for name in given if name not in sources[source_type]])
     return f"; is that what {near[0]!r} means?" if near else ""
 

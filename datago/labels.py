@@ -26,7 +26,7 @@ def labelled(entries, label, base):
     """What a source yields, with a Failure in the place of each that has no class.
 
     Args:
-        entries: see datago.sources.
+        entries: see sources/protocol.py.
         label: a function of an entry and `base` that gives an integer of 64 bits, or raises ValueError.
         base: of the source.
 

@@ -145,10 +145,10 @@ def test_named_files_are_there(page):
 
 
 def test_the_keys_of_the_config_are_documented():
-    from datago.config import IMAGE, SOURCES, TOP
+    from datago.config import IMAGE, TOP, source_keys
 
     text = (ROOT / "docs" / "config.md").read_text()
-    for key in {*TOP, *IMAGE, *(key for keys in SOURCES.values() for key in keys)}:
+    for key in {*TOP, *IMAGE, *(key for keys in source_keys().values() for key in keys)}:
         assert f"`{key}`" in text, key
 
 

@@ -2,6 +2,10 @@
 
 import pathlib
 import re
+import subprocess
+import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "datago"
@@ -65,6 +69,35 @@ def test_wings_do_not_know_each_other():
     for wing in WINGS:
         for path in modules(f"sources/{wing}"):
             assert not knows(path, *(f"sources.{other}" for other in WINGS if other != wing)), path
+
+
+def test_only_the_registry_knows_a_wing():
+    for path in modules():
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(tuple(f"sources/{wing}/" for wing in WINGS)):
+            assert not knows(path, *(f"sources.{wing}" for wing in WINGS)), path
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                quoted = {wing for wing in WINGS if f'"{wing}"' in line or f"'{wing}'" in line}
+                # a url may have the scheme "file"; one of the packages that `bench` compares with is called webdataset
+                other = "scheme" in line or name == "cli/competitors.py"
+                assert not quoted or other or name in ("sources/__init__.py", "__init__.py"), f"{path}:{number}: {line}"
+
+
+def test_the_registry_loads_a_wing_only_when_it_is_asked_for():
+    code = "import sys, datago; print([name for name in sys.modules if name.startswith('datago.sources.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "['datago.sources.protocol']"
+
+
+@pytest.mark.parametrize("name", WINGS)
+def test_the_keys_of_a_wing_load_no_source(name):
+    code = (
+        "import sys, datago, datago.sources\n"
+        f"datago.sources.source_type({name!r})\n"
+        f"print({f'datago.sources.{name}.source'!r} in sys.modules, {{'numpy', 'requests', 'torch', 'PIL'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False set()"
 
 
 def test_network_engine_and_order_know_no_source():

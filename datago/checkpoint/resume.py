@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datago.checkpoint.state import VERSION, checked, selection
 from datago.checks import MAX_INT
 from datago.order import plan, ranks
+from datago.sources import registered, source_type
 
 
 @dataclass
@@ -99,21 +100,18 @@ def _restriped(states, now, config):
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]
     what = f"the state is of world_size {before} with {first['workers']} workers, this run has {now.world_size} with {now.workers}"
-    if config.source_type != "file":
-        raise ValueError(f"world_size: {what}: only the file source can be resumed with another number")
+    kind = source_type(config.source_type)
+    if not kind.can_restripe:
+        able = " and ".join(name for name in registered() if source_type(name).can_restripe)
+        raise ValueError(f"world_size: {what}: only the {able} source can be resumed with another number")
     by_stream = {s["rank"] + before * s["worker"]: s for s in states}
     if len(states) != streams or sorted(by_stream) != list(range(streams)):
         raise ValueError(f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)})")
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
-    begun = [s["source"] for s in states if s["source"] is not None]
     run = now if first["seed"] is None else replace(now, seed=first["seed"], drawn=first["drawn"] and not first["shuffled"])
-    if begun:
-        done = [s["source"]["done"] if s["source"] else [] for s in states]
-        phase = {"world_size": before, "uneven": first["uneven"], "done": done}
-        listing = max(source["listing"] for source in begun)
-        run.resume = {"done": [], "listing": listing, "phases": [*begun[0]["phases"], phase]}
+    run.resume = kind.restripe(states)
     if config.limit < MAX_INT:
         left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)
         run.spent = plan.portion(config.limit, now.worker, now.workers) - plan.portion(left, now.stream, now.streams)

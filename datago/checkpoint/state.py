@@ -1,68 +1,17 @@
 """What a state dict holds, whether a given one holds it, and whether it is of the config that it shall go on with."""
 
 import json
+from collections.abc import Mapping
 
-from datago.checks import BOOL, MAX_INT, OBJECT, choice, integer
+from datago import sources
+from datago.checks import BOOL, MAX_INT, NATURAL, OBJECT, UNEVEN, integer, one_of, or_none, require
 from datago.config import TOP
-from datago.sources.db import filters
-from datago.sources.webdataset.ledger import BITS, NUMBERS
 
 VERSION = 1
-
-
-def ranges(most):
-    """A set of numbers below `most`, as Progress.ranges gives it."""
-
-    def check(value):
-        ends = [0]
-        for pair in value if isinstance(value, list) else [None]:
-            if not isinstance(pair, list) or len(pair) != 2 or not all(map(integer(0, most)[0], pair)):
-                return False
-            ends += pair
-        return ends == sorted(ends) and all(begin < end for begin, end in value)
-
-    return check, "a list of [begin, end], in order"
-
-
-def list_of(length, *checks):
-    def check(value):
-        return isinstance(value, list) and len(value) == length and all(one[0](item) for one, item in zip(checks, value, strict=True))
-
-    return check, "[" + ", ".join(wanted for _, wanted in checks) + "]"
-
-
-def or_none(check):
-    return (lambda value: value is None or check[0](value)), f"{check[1]}, or null"
-
-
-def _is_identity(value):
-    try:
-        return isinstance(value, str) and value.encode() != b""
-    except UnicodeEncodeError:
-        return False
-
-
-NATURAL, CRC, UNEVEN = integer(0), integer(0, 2**32 - 1), TOP["uneven"][0]
-IDENTITY = _is_identity, "an id"
 # A dict has these keys, a list any number of such things; a pair is a check and what it wants.
-SOURCE = {
-    "file": {
-        "done": ranges(MAX_INT),
-        "listing": list_of(3, NATURAL, CRC, BOOL),
-        "phases": [{"world_size": integer(1), "uneven": UNEVEN, "done": [ranges(MAX_INT)]}],
-    },
-    "webdataset": {
-        "shards": NATURAL,
-        "listing": CRC,
-        "done": ranges(2 ** (63 - BITS) - 1),
-        "partial": [list_of(3, integer(0, 2 ** (63 - BITS) - 1), integer(0, NUMBERS), integer(0, NUMBERS))],
-        "last": integer(-1),
-    },
-    "db": {"last": or_none(IDENTITY), "after": or_none(IDENTITY), "missing": [IDENTITY]},
-}
 STATE = {
-    "source_type": choice(*SOURCE), "selection": OBJECT, "epoch": TOP["epoch"][0], "seed": or_none(TOP["seed"][0]), "drawn": BOOL,
-    "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
+    "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"][0], "seed": or_none(TOP["seed"][0]),
+    "drawn": BOOL, "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
     "delivered": NATURAL, "spent": integer(-MAX_INT), "ended": BOOL, "source": or_none(OBJECT),
 }  # fmt: skip
 
@@ -91,9 +40,8 @@ def checked(states, config):
 
 
 def selection(config):
-    """Which records a database is asked for: the keys of source_config that say it, and are not left at their default. A walk over
-    other records cannot be told from this one by what comes; what there is of files and shards, their listings say."""
-    return filters.chosen(config.source_config) if config.source_type == "db" else {}
+    """Which samples a source is asked for: keys of source_config, and their values."""
+    return sources.source_type(config.source_type).selection(config)
 
 
 def _check_fits(state, config):
@@ -112,39 +60,27 @@ def _check_fits(state, config):
 def _check(state):
     """Raises ValueError where a key is missing, or its value is none that it can have."""
     _check_form("", state, STATE)
-    source, kind = state["source"], state["source_type"]
+    source, kind = state["source"], sources.source_type(state["source_type"])
     for name, bound in (("rank", "world_size"), ("worker", "workers")):
-        _require(state[name] < state[bound], name, state[name], f"less than {bound}, which is {state[bound]}")
+        require(state[name] < state[bound], name, state[name], f"less than {bound}, which is {state[bound]}")
     if source is None:
-        _require(state["delivered"] == 0, "source", None, f"where those {state['delivered']} delivered samples were")
+        require(state["delivered"] == 0, "source", None, f"where those {state['delivered']} delivered samples were")
         return
-    _check_form("source", source, SOURCE[kind])
-    if kind != "db":  # where a server draws, there is no order and no seed: the source says so
-        _require(state["seed"] is not None or not state["shuffled"], "seed", None, "that of the order")
-    if kind == "file":
-        for phase in source["phases"]:
-            streams = len(phase["done"])
-            _require(streams and streams % phase["world_size"] == 0, "source.phases", phase, "as many streams on each rank")
-    elif kind == "db" and source["last"] is None:
-        _require(source["after"] is None and not source["missing"], "source.last", None, "an id, as there are some before it")
+    _check_form("source", source, kind.state)
+    kind.check_state(state)
 
 
 def _check_form(where, value, form):
-    if isinstance(form, dict):
-        _require(isinstance(value, dict), where, value, "an object")
+    if isinstance(form, Mapping):
+        require(isinstance(value, dict), where, value, "an object")
         for key, part in form.items():
             inside = f"{where}.{key}".lstrip(".")
             if key not in value:
                 raise ValueError(f"{inside}: missing")
             _check_form(inside, value[key], part)
     elif isinstance(form, list):
-        _require(isinstance(value, list), where, value, "a list")
+        require(isinstance(value, list), where, value, "a list")
         for number, item in enumerate(value):
             _check_form(f"{where}[{number}]", item, form[0])
     else:
-        _require(form[0](value), where, value, form[1])
-
-
-def _require(good, where, value, wanted):
-    if not good:
-        raise ValueError(f"{where}: got {value!r:.80}, wanted {wanted}")
+        require(form[0](value), where, value, form[1])

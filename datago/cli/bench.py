@@ -20,10 +20,10 @@ import sys
 
 from datago.cli.inputs import load
 from datago.cli.progress import progress
+from datago.sources import registered, source_type
 
 SUMMARY = "time a source, stage by stage, and name the bottleneck"
 STAGES = "list", "read", "decode", "hand over", "stream"
-COMPARED = {"torch": "file", "webdataset": "webdataset"}  # package: the source_type that it can be compared for
 
 
 def add_arguments(parser):
@@ -39,10 +39,16 @@ def add_arguments(parser):
     add("--python", default=sys.executable, help="the interpreter that has these packages (default: this one)")
 
 
+def _compared():
+    """package: the source_type that it can be compared for"""
+    return {package: name for name in registered() if (package := source_type(name).competitor)}
+
+
 def _packages(text):
     names = text.split(",")
-    if set(names) - set(COMPARED):
-        raise argparse.ArgumentTypeError(f"got {text!r}, wanted {', '.join(COMPARED)}, or both with a comma")
+    known = _compared()
+    if set(names) - set(known):
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted {', '.join(known)}, or both with a comma")
     return names
 
 
@@ -97,33 +103,24 @@ def _child(command, given):
 
 def _compare(package, parsed, threads, options):
     """The row of another package, or {"missing": why there is none}."""
-    if parsed.source_type != COMPARED[package]:
-        return {"missing": f"it is compared for source_type {COMPARED[package]!r} only"}
-    image, source = parsed.image_config, parsed.source_config
-    given = {"size": image.default_image_size if image.crop_and_resize else 0}
-    if package == "torch":
-        import os
-
-        given["root"] = os.fspath(source.root_path)
-    else:
-        from datago.environment import attempts
-        from datago.sources.webdataset.urls import shard_urls
-
-        given["suffix"] = source.reference_image_type
-        given["shards"] = shard_urls(source.url, token=source.auth_token, timeout=source.timeout, attempts=attempts())
+    kind, image = source_type(parsed.source_type), parsed.image_config
+    if kind.competitor != package:
+        return {"missing": f"it is compared for source_type {_compared()[package]!r} only"}
+    given = {"size": image.default_image_size if image.crop_and_resize else 0, **kind.for_competitor(parsed)}
     script = __file__.replace("bench.py", "competitors.py")
     return _child([options.python, script], {"package": package, "workers": threads, "seconds": options.seconds, "given": given})
 
 
-def bottleneck(rows, threads, source_type):
+def bottleneck(rows, threads, kind):
     """Which stage is slowest alone, and how many times the images/s a stream could give at most were it twice as fast, or took no
     time: then the next one holds it up, or the CPU time that is left, on `threads` CPUs.
 
     Returns:
         A dict: `stage`, `next`, `twice` and `most` (factors of at least 1; `twice` is 2 at most).
     """
-    # a shard is no sample: how fast they are listed compares with nothing
-    compared = [name for name in STAGES[:-1] if rows[name]["n"] and (name, source_type) != ("list", "webdataset")]
+    # how fast something is listed that is no sample, a shard say, compares with nothing
+    lists = source_type(kind).listed
+    compared = [name for name in STAGES[:-1] if rows[name]["n"] and (name != "list" or lists == "samples")]
     first, then, *_ = sorted(compared, key=lambda name: rows[name]["images/s"])
 
     def rate(cost):
@@ -137,13 +134,14 @@ def bottleneck(rows, threads, source_type):
 
 def _text(found):
     lines = [f"{found['source_type']}, {found['threads']} worker threads", f"{'':11}images/s  CPU ms/image  peak MB  first ms"]
+    listed = source_type(found["source_type"]).listed
     for name, row in [*found["stages"].items(), *found["compare"].items()]:
         if "missing" in row:
             lines.append(f"{name:11}not compared: {row['missing']}")
         elif not row["n"]:
             lines.append(f"{name:11}nothing came")
-        elif (name, found["source_type"]) == ("list", "webdataset"):
-            lines.append(f"{name:11}{row['images/s']:8.0f}  shards/s")
+        elif name == "list" and listed != "samples":
+            lines.append(f"{name:11}{row['images/s']:8.0f}  {listed}/s")
         else:
             lines.append(f"{name:11}{row['images/s']:8.0f}{row['CPU ms']:14.3f}{row['MB']:9.0f}{row['first ms']:10.1f}")
     stream, stages, slow = found["stages"]["stream"], found["stages"], found["bottleneck"]

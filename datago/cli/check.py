@@ -7,15 +7,14 @@ source is not there.
 
 import copy
 import json
-import os
 import sys
+from functools import partial
 
 from datago.cli.inputs import load
 from datago.cli.progress import progress
-from datago.errors import printable
+from datago.sources import source_type
 
 SUMMARY = "validate a config, say what it means, count what it would read"
-NAMED = 10  # folders that cannot be listed
 
 
 def add_arguments(parser):
@@ -39,11 +38,13 @@ def run(options):
     found = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets(config.image_config)}
     shown = range(world_size) if options.ranks is not None else [rank]
     with progress(quiet=options.json) as report:
-        total, per_rank = _COUNTS[config.source_type](config, shown, world_size, report)
-    found["found"] = total
+        survey = source_type(config.source_type).survey(config, shown, world_size, partial(_settings, config), report)
+    for warning in survey.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    found["found"] = survey.found
     found["ranks"] = [
         {"rank": number, "world_size": world_size, **counts, "delivers": _delivers(counts, config.limit)}
-        for number, counts in zip(shown, per_rank, strict=True)
+        for number, counts in zip(shown, survey.ranks, strict=True)
     ]
     print(json.dumps(found) if options.json else _text(found))
     return 0
@@ -64,12 +65,12 @@ def meaning(config):
     """What a checked config asks for: a list of sentences."""
     from datago.checks import MAX_INT
 
-    image, seed = config.image_config, config.seed
-    lines = [_SOURCES[config.source_type](config.source_config)]
+    image, seed, kind = config.image_config, config.seed, source_type(config.source_type)
+    lines = kind.describe(config)
     if not config.source_config.random_sampling:
         order = "in the order of the source"
-    elif config.source_type == "db":
-        order = "as the server draws them at random"
+    elif kind.own_order:
+        order = kind.own_order
     elif seed is None:
         order = "shuffled, in another order each time"
     else:
@@ -85,32 +86,6 @@ def meaning(config):
     if config.memory_limit:
         lines.append(f"At most {config.memory_limit} bytes are in flight.")
     return lines
-
-
-def _of_folder(source):
-    return f"Images below {os.fspath(source.root_path)!r}."
-
-
-def _of_shards(source):
-    from datago.net.url import redact
-
-    urls = source.url if isinstance(source.url, list | tuple) else [source.url]
-    text = ", ".join(redact(os.fspath(url)) for url in urls[:3]) + (f" and {len(urls) - 3} more" if len(urls) > 3 else "")
-    kept = f"; shards are kept in {os.fspath(source.cache_dir)!r}" if source.cache_dir else ""
-    return f"Samples in the shards {text}, the main image is *.{source.reference_image_type}{kept}."
-
-
-def _of_database(source):
-    from datago.net.url import redact
-    from datago.sources.db.filters import parameters
-
-    url = source.api_url or os.environ.get("DATAROOM_API_URL", "") or "(DATAROOM_API_URL is not set)"
-    wanted = [f"{name}={value}" for name, value in parameters(source)]
-    images = "records with images" if source.require_images else "records without images"
-    return f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(wanted) or 'all of them'}."
-
-
-_SOURCES = {"file": _of_folder, "webdataset": _of_shards, "db": _of_database}
 
 
 def _of_images(image):
@@ -145,67 +120,7 @@ def buckets(image):
     return [list(size) for size in found]
 
 
-# ---- counts: (of all ranks together, of each one that is asked for) -------------------------------------------------
-
-
-def _count_folder(config, shown, world_size, report):
-    from datago.engine._sample import Failure
-    from datago.order import plan
-    from datago.sources.file.tree import Tree
-
-    root, skipped, images = os.fspath(config.source_config.root_path), {}, 0
-    tree = Tree(os.fsencode(root), skipped)
-    for step in tree.walk():
-        images += 0 if isinstance(step, Failure) else len(step)
-        report(f"images below {root}", images)
-    if not images:
-        raise tree.nothing()
-    for failure in tree.unread[:NAMED]:
-        print(f"warning: {printable(failure.name)}: {failure.text}", file=sys.stderr)
-    shares = [len(plan.share(images, rank, world_size, world_size, config.uneven)) for rank in shown]
-    return {"samples": images, "unreadable folders": len(tree.unread), "skipped": skipped}, [{"samples": count} for count in shares]
-
-
-def _count_shards(config, shown, world_size, report):
-    from datago.cli.present import look
-    from datago.environment import attempts
-    from datago.sources.webdataset import urls
-    from datago.sources.webdataset.index import sample_counts
-    from datago.sources.webdataset.partition import Part
-
-    source = config.source_config
-    options = {"token": source.auth_token, "timeout": source.timeout, "attempts": attempts(), "stop": None}
-    report("shards", 0)
-    shards = urls.shard_urls(source.url, **options)
-    counts = sample_counts(source.shard_index, shards, options) if source.shard_index else None
-    looked_at = look(shards, options)
-    found = []
-    for rank in shown:
-        part = Part(_on_rank(config, rank, world_size), shards, counts)
-        found.append({"shards": len(part.shards), "samples": part.count if part.target is None else part.target})
-        if part.by_sample:
-            found[-1]["shared"] = True
-    some = {"looked at": looked_at} if looked_at < len(shards) else {}
-    return {"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found
-
-
-def _count_records(config, shown, world_size, report):
-    from datago.sources.db import source as db
-
-    def ask(rank, of):
-        report("asking the database", 0)
-        return db.count(_on_rank(config, rank, of))
-
-    total = ask(0, 1)
-    if config.source_config.random_sampling:  # there are no partitions: the ids decide, and only a walk would tell
-        return {"samples": total}, [{"samples": total if world_size == 1 else None} for _ in shown]
-    return {"samples": total}, [{"samples": ask(rank, world_size) if world_size > 1 else total} for rank in shown]
-
-
-_COUNTS = {"file": _count_folder, "webdataset": _count_shards, "db": _count_records}
-
-
-def _on_rank(config, rank, world_size):
+def _settings(config, rank, world_size):
     """What a source of that rank is made of."""
     from datago.checkpoint import resume
     from datago.sources import section

@@ -7,6 +7,7 @@ import warnings
 
 from datago import config as configuration
 from datago.net.url import redact, scheme_of
+from datago.sources import recognise
 
 
 def load(given, image_config=None):
@@ -26,10 +27,8 @@ def load(given, image_config=None):
             config = json.loads(text)
         except ValueError as error:
             raise ValueError(f"{given}: not JSON: {error}") from None
-    elif os.path.isdir(given):
-        config = {"source_type": "file", "source_config": {"root_path": os.path.abspath(given)}}
-    elif scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")):
-        config = {"source_type": "webdataset", "source_config": {"url": given}}
+    elif found := recognise(given):
+        config = {"source_type": found[0], "source_config": found[1]}
     else:
         os.stat(given)  # where nothing is there, or it may not be looked at, the system says so
         raise ValueError(f"{redact(given)}: neither a config (*.json), nor a folder, nor shards (*.tar, a url)")

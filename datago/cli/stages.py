@@ -23,7 +23,7 @@ from datago.engine._pool import Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Entry, Failure
 from datago.environment import worker_count
-from datago.sources import open_source, section
+from datago.sources import open_source, section, source_type
 from datago.threads import start_thread
 
 KEPT_BYTES, KEPT_COUNT = 1 << 28, 2000  # of encoded samples that `decode` keeps in memory
@@ -31,49 +31,16 @@ LOADING = 20  # seconds at most, until it has them
 
 
 def listing(parsed, seconds, pil):
-    """Enumerates again and again. The unit is a sample, for shards a shard."""
+    """Enumerates again and again what SourceType.listed says."""
     meter, going = Meter(seconds), True
     while going:
         before = meter.count
-        for count in _LISTS[parsed.source_type](parsed):
+        for count in source_type(parsed.source_type).enumerate(section(parsed, _run(parsed), Progress())):
             going = meter.add(count)
             if not going:
                 break
         going = going and meter.count > before
     return meter.row(whole=True)
-
-
-def _list_files(parsed):
-    with _source(parsed) as source:
-        yield from map(len, source.batches())
-
-
-def _list_shards(parsed):
-    from datago.environment import attempts
-    from datago.sources.webdataset.urls import shard_urls
-
-    config = parsed.source_config
-    yield len(shard_urls(config.url, token=config.auth_token, timeout=config.timeout, attempts=attempts()))
-
-
-def _list_pages(parsed):
-    from datago.sources.db.pages import Pages
-    from datago.sources.db.source import open_api, parameters
-
-    config = section(parsed, _run(parsed), Progress())
-    pages = Pages(open_api(config), config, parameters(config), 2 * config.page_timeout)
-    pages.start()
-    try:
-        while not pages.ended:
-            if page := pages.get(1):
-                yield len(page[0])
-    finally:
-        pages.stop()
-    if pages.error:
-        raise pages.error
-
-
-_LISTS = {"file": _list_files, "webdataset": _list_shards, "db": _list_pages}
 
 
 def reading(parsed, seconds, pil):
@@ -105,7 +72,7 @@ def handing_over(parsed, seconds, pil):
 
     out = io.BytesIO()
     Image.new("RGB", (8, 8)).save(out, "PNG")
-    image = configuration.parse({"source_type": "file", "source_config": {"root_path": "/"}}).image_config
+    image = configuration.parse_image({})
     return _through_pool(parsed, image, [Entry("x", "", [("image", "", out.getvalue())])] * 1000, seconds, pil)
 
 
@@ -146,22 +113,21 @@ def _entries(parsed, once=False):
 
 def _read(parsed, batches):
     """A source's entries; where they are paths, as many threads as a stream has workers read them."""
-    if parsed.source_type != "file":
-        for batch in batches:
-            yield from batch
-        return
     from concurrent.futures import ThreadPoolExecutor
 
     count = worker_count(parsed.limit)
     with ThreadPoolExecutor(count) as threads:
         for batch in batches:
+            if not any(isinstance(entry, tuple) for entry in batch):
+                yield from batch
+                continue
             step = 64 * count
             for first in range(0, len(batch), step):
                 yield from threads.map(_read_file, batch[first : first + step])
 
 
 def _read_file(entry):
-    if isinstance(entry, Failure):
+    if not isinstance(entry, tuple):
         return entry
     path = entry[0]
     try:

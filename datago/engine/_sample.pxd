@@ -40,7 +40,7 @@ cdef struct Batch:
     Item *carrier                      # what goes through the ready ring
     Item *items[1]                     # in their places
 
-cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/__init__.py
+cdef Item *item_new(object entry) except NULL  # from what a source yields; see sources/protocol.py
 cdef void item_free(Item *item) noexcept       # with the batch that it carries
 # Moves one part's encoded bytes out, for the caller to release: they are decoded. False where it has no more.
 cdef bint item_give_up(Item *item, Py_buffer *data) noexcept nogil

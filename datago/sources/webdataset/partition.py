@@ -18,7 +18,7 @@ class Part:
     by a hash.
 
     Args:
-        config: what the source is made of (see datago.sources).
+        config: what the source is made of (see sources/protocol.py).
         shards: the urls of all shards.
         counts: how many samples each has (see shard_index.py), or None.
 
@@ -27,7 +27,7 @@ class Part:
         counts: how many samples each of these has in all, or None.
         by_sample: whether the streams share the samples of each shard.
         count: how many samples the stream has; None: not known.
-        target: how many it promises (see datago.sources).
+        target: how many it promises (see sources/protocol.py).
         rounds: how often it may read its shards for that: twice as often as would do if nothing failed.
 
     Raises:

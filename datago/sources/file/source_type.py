@@ -1,0 +1,90 @@
+"""The file source: images below a folder."""
+
+import os
+
+from datago.checks import BOOL, CRC, MAX_INT, NATURAL, PATH, REQUIRED, UNEVEN, integer, list_of, ranges, require
+from datago.errors import SourceValueError, printable
+from datago.sources.protocol import SourceType, Survey
+
+NAMED = 10  # folders that cannot be listed
+KEYS = {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, None)}
+STATE = {
+    "done": ranges(MAX_INT),
+    "listing": list_of(3, NATURAL, CRC, BOOL),
+    "phases": [{"world_size": integer(1), "uneven": UNEVEN, "done": [ranges(MAX_INT)]}],
+}
+
+
+class FileType(SourceType):
+    keys = KEYS
+    other_words = frozenset(
+        ("files", "folder", "folders", "dir", "directory", "imagefolder", "image_folder", "filesystem", "local", "disk", "path")
+    )
+    state = STATE
+    has_folders = True
+    can_restripe = True
+    competitor = "torch"
+
+    def recognise(self, given):
+        return {"root_path": os.path.abspath(given)} if os.path.isdir(given) else None
+
+    def make(self, settings):
+        from datago.sources.file.source import FileSource
+
+        return FileSource(settings)
+
+    def class_folders(self, config):
+        """As ImageFolder numbers them: the folders right below the root that are read. Source: torchvision.datasets.folder.find_classes."""
+        root = config.source_config.root_path
+        names = self._tree(root, {}).folders()
+        if not names:
+            raise SourceValueError(f"root_path: no folder below {os.fsdecode(root)!r} that could be a class")
+        return names
+
+    def check_state(self, state):
+        super().check_state(state)
+        for phase in state["source"]["phases"]:
+            streams = len(phase["done"])
+            require(streams and streams % phase["world_size"] == 0, "source.phases", phase, "as many streams on each rank")
+
+    def restripe(self, states):
+        """What was left of all is dealt out anew: what each stream had handed out becomes a phase (see plan.remaining)."""
+        begun = [state["source"] for state in states if state["source"] is not None]
+        if not begun:
+            return None
+        done = [state["source"]["done"] if state["source"] else [] for state in states]
+        phase = {"world_size": states[0]["world_size"], "uneven": states[0]["uneven"], "done": done}
+        listing = max(source["listing"] for source in begun)
+        return {"done": [], "listing": listing, "phases": [*begun[0]["phases"], phase]}
+
+    def describe(self, config):
+        return [f"Images below {os.fspath(config.source_config.root_path)!r}."]
+
+    def survey(self, config, ranks, world_size, settings, report):
+        from datago.engine._sample import Failure
+        from datago.order import plan
+
+        root, skipped, images = os.fspath(config.source_config.root_path), {}, 0
+        tree = self._tree(root, skipped)
+        for step in tree.walk():
+            images += 0 if isinstance(step, Failure) else len(step)
+            report(f"images below {root}", images)
+        if not images:
+            raise tree.nothing()
+        shares = [len(plan.share(images, rank, world_size, world_size, config.uneven)) for rank in ranks]
+        return Survey(
+            {"samples": images, "unreadable folders": len(tree.unread), "skipped": skipped},
+            [{"samples": count} for count in shares],
+            [f"{printable(failure.name)}: {failure.text}" for failure in tree.unread[:NAMED]],
+        )
+
+    def _tree(self, root, skipped):
+        from datago.sources.file.tree import Tree
+
+        return Tree(os.fsencode(root), skipped)
+
+    def for_competitor(self, config):
+        return {"root": os.fspath(config.source_config.root_path)}
+
+
+SOURCE_TYPE = FileType()

@@ -1,0 +1,101 @@
+"""The WebDataset source: samples out of tar shards."""
+
+import os
+
+from datago.checks import BOOL, CRC, NATURAL, PATH, REQUIRED, SECONDS, TEXT, TEXTS, URLS, integer, list_of, ranges
+from datago.net.url import redact, scheme_of
+from datago.sources.protocol import SourceType, Survey, settle_order
+from datago.sources.webdataset.ledger import BITS, NUMBERS
+
+ORDINALS = 2 ** (63 - BITS) - 1
+KEYS = {
+    "url": (URLS, REQUIRED),
+    "reference_image_type": (TEXT, "jpg"),
+    "mask_suffixes": (TEXTS, ["mask", "seg"]),
+    "random_sampling": (BOOL, None),
+    "shuffle": (BOOL, None),
+    "shuffle_buffer": (integer(0, 2**24), 0),
+    "concurrent_downloads": (integer(0, 1024), 0),
+    "auth_token": (TEXT, ""),
+    "timeout": (SECONDS, 30.0),
+    "shard_index": (PATH, None),
+    "cache_dir": (PATH, None),
+    "cache_size": (integer(1), 2**37),
+}
+STATE = {
+    "shards": NATURAL,
+    "listing": CRC,
+    "done": ranges(ORDINALS),
+    "partial": [list_of(3, integer(0, ORDINALS), integer(0, NUMBERS), integer(0, NUMBERS))],
+    "last": integer(-1),
+}
+
+
+class WebDatasetType(SourceType):
+    keys = KEYS
+    other_words = frozenset(("wds", "web_dataset", "webdatasets", "tar", "tars", "shard", "shards"))
+    state = STATE
+    listed = "shards"
+    competitor = "webdataset"
+
+    def check(self, config):
+        settle_order(config, "random_sampling", "shuffle")
+        if config.uneven != "keep" and not config.source_config.shard_index:
+            raise ValueError(
+                f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
+            )
+
+    def recognise(self, given):
+        found = scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst"))
+        return {"url": given} if found else None
+
+    def make(self, settings):
+        from datago.sources.webdataset.source import WebDatasetSource
+
+        return WebDatasetSource(settings)
+
+    def describe(self, config):
+        source = config.source_config
+        urls = source.url if isinstance(source.url, list | tuple) else [source.url]
+        text = ", ".join(redact(os.fspath(url)) for url in urls[:3]) + (f" and {len(urls) - 3} more" if len(urls) > 3 else "")
+        kept = f"; shards are kept in {os.fspath(source.cache_dir)!r}" if source.cache_dir else ""
+        return [f"Samples in the shards {text}, the main image is *.{source.reference_image_type}{kept}."]
+
+    def survey(self, config, ranks, world_size, settings, report):
+        from datago.sources.webdataset.index import sample_counts
+        from datago.sources.webdataset.partition import Part
+        from datago.sources.webdataset.present import look
+
+        source = config.source_config
+        report("shards", 0)
+        shards = self._shards(source)
+        counts = sample_counts(source.shard_index, shards, self._options(source)) if source.shard_index else None
+        looked_at = look(shards, self._options(source))
+        found = []
+        for rank in ranks:
+            part = Part(settings(rank, world_size), shards, counts)
+            found.append({"shards": len(part.shards), "samples": part.count if part.target is None else part.target})
+            if part.by_sample:
+                found[-1]["shared"] = True
+        some = {"looked at": looked_at} if looked_at < len(shards) else {}
+        return Survey({"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found)
+
+    def enumerate(self, settings):
+        yield len(self._shards(settings))
+
+    def for_competitor(self, config):
+        source = config.source_config
+        return {"suffix": source.reference_image_type, "shards": self._shards(source)}
+
+    def _shards(self, source):
+        from datago.sources.webdataset.urls import shard_urls
+
+        return shard_urls(source.url, **self._options(source))
+
+    def _options(self, source):
+        from datago.environment import attempts
+
+        return {"token": source.auth_token, "timeout": source.timeout, "attempts": attempts(), "stop": None}
+
+
+SOURCE_TYPE = WebDatasetType()
