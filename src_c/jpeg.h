@@ -2,7 +2,7 @@
 #ifndef DG_JPEG_H
 #define DG_JPEG_H
 
-#include "codec.h"
+#include "decoder.h"
 #include "resize.h"
 
 typedef struct dg_jpeg dg_jpeg;

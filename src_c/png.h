@@ -2,7 +2,7 @@
 #ifndef DG_PNG_H
 #define DG_PNG_H
 
-#include "codec.h"
+#include "decoder.h"
 
 typedef struct dg_png dg_png;
 

@@ -2,7 +2,7 @@
 #ifndef DG_WEBP_H
 #define DG_WEBP_H
 
-#include "codec.h"
+#include "decoder.h"
 
 /* Decodes `data` straight into the image's buffer: 3 channels (step 4, X = 255, if options->rgbx), or 4, not
  * premultiplied, if the file says that it has alpha. The pixels are those of WebPDecodeRGB and WebPDecodeRGBA.
