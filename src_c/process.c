@@ -7,6 +7,7 @@
 #include "encode.h"
 #include "header.h"
 #include "orient.h"
+#include "orientation.h"
 
 struct dg_worker {
     dg_heap *heap;
@@ -71,25 +72,15 @@ static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
     }
 }
 
-/* Whether an upright picture is to be cut or resized. */
-static int is_fitted(const dg_crop *crop, int width, int height)
-{
-    if (crop->target.width == 0)
-        return 0;
-    dg_box box = dg_crop_box(crop, width, height, 1);
-    return crop->target.width != width || crop->target.height != height || box.x0 != 0 || box.y0 != 0 || box.x1 != width
-           || box.y1 != height;
-}
-
-static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_crop *crop, dg_image *image,
+static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_draw *draw, dg_image *image,
                      dg_error *error)
 {
-    dg_size size = crop->target;
+    dg_size size = draw->frame.target;
     dg_image fitted;
     int nearest = role == DG_ROLE_MASK && options->nearest_masks;
     int wide = image->channels == 3 && image->depth == 8 && options->decode.rgbx;
     int step = nearest ? image->step : wide ? 4 : image->channels;
-    dg_box box = dg_crop_box(crop, image->width, image->height, 1);
+    dg_box box = dg_frame_box(&draw->frame, image->width, image->height, 1);
     if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, step, image->depth, &fitted) != DG_OK)
         return no_memory(error, size.width, size.height);
     dg_status status = DG_OK;
@@ -171,21 +162,20 @@ static dg_status encode(dg_worker *worker, dg_encoding encoding, const dg_proces
 
 /* ---- the way ---- */
 
-enum { MIRRORED = 2 };
-
-/* The orientation that mirrors, left to right, what `orientation` turns upright: 1 and 2, 3 and 4 … are such pairs. */
-static int mirrored(int orientation) { return ((orientation - 1) ^ 1) + 1; }
+enum { MIRRORED = 2 }; /* the orientation that is only mirrored left to right */
 
 /* From pixels as stored on; `fitted` if they are cut and resized already. */
 static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role role, const dg_process_options *options,
-                        const dg_crop *crop, dg_picture *picture, dg_error *error)
+                        const dg_draw *draw, dg_picture *picture, dg_error *error)
 {
     dg_image *image = &picture->image;
-    int mirror = crop->mirrored, turned = orientation >= 5;
-    int fits = !fitted && is_fitted(crop, turned ? image->height : image->width, turned ? image->width : image->height);
-    dg_status status = dg_image_orient(worker->heap, image, mirror && !fits ? mirrored(orientation) : orientation, error);
+    int mirror = draw->mirrored, turned = dg_orientations[orientation].transposed;
+    int fits =
+        !fitted && dg_frame_changes(&draw->frame, turned ? image->height : image->width, turned ? image->width : image->height);
+    dg_status status =
+        dg_image_orient(worker->heap, image, mirror && !fits ? dg_orientation_mirrored(orientation) : orientation, error);
     if (status == DG_OK && fits)
-        status = fit(worker, role, options, crop, image, error);
+        status = fit(worker, role, options, draw, image, error);
     if (status == DG_OK && fits && mirror)
         status = dg_image_orient(worker->heap, image, MIRRORED, error);
     if (status == DG_OK && options->rgb8 && role != DG_ROLE_MASK)
@@ -197,16 +187,17 @@ static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role 
     return status;
 }
 
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_crop *crop,
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_draw *draw,
                             dg_picture *picture, dg_error *error)
 {
     const dg_image *image = &picture->image;
     if (!options->orient || orientation < 1 || orientation > 8)
         orientation = 1;
-    picture->original_width = orientation >= 5 ? image->height : image->width;
-    picture->original_height = orientation >= 5 ? image->width : image->height;
-    dg_crop_choose(crop, &options->crop, picture->original_width, picture->original_height);
-    return finish(worker, orientation, 0, role, options, crop, picture, error);
+    int turned = dg_orientations[orientation].transposed;
+    picture->original_width = turned ? image->height : image->width;
+    picture->original_height = turned ? image->width : image->height;
+    dg_draw_choose(draw, &options->crop, picture->original_width, picture->original_height);
+    return finish(worker, orientation, 0, role, options, draw, picture, error);
 }
 
 /* A file that would only be decoded to be encoded again in its own format is the result itself, if it is without fault. What is not,
@@ -238,16 +229,16 @@ int dg_process_can_fit(dg_format format, const dg_header *header, dg_role role, 
 
 /* A picture whose header is known, by a shorter way than decoding all of it. 0 if there is none; `error` says whether it failed. */
 static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, dg_format format, const dg_header *header,
-                          dg_role role, const dg_process_options *options, dg_crop *crop, dg_picture *picture, dg_error *error)
+                          dg_role role, const dg_process_options *options, dg_draw *draw, dg_picture *picture, dg_error *error)
 {
     const dg_decoder *decoder = dg_decoder_of(format);
-    int orientation = options->orient ? header->orientation : 1, turned = orientation >= 5;
+    int orientation = options->orient ? header->orientation : 1, turned = dg_orientations[orientation].transposed;
     int width = turned ? header->height : header->width, height = turned ? header->width : header->height;
     if (!decoder->fit && !decoder->check)
         return 0;
-    dg_crop_choose(crop, &options->crop, width, height);
-    int fitted = is_fitted(crop, width, height);
-    if (decoder->check && decoder->encoding == encoding_for(role, options) && orientation == 1 && !fitted && !crop->mirrored
+    dg_draw_choose(draw, &options->crop, width, height);
+    int fitted = dg_frame_changes(&draw->frame, width, height);
+    if (decoder->check && decoder->encoding == encoding_for(role, options) && orientation == 1 && !fitted && !draw->mirrored
         && passes_through(worker, data, size, format, header, options, picture, error))
         return 1;
     if (error->status == DG_TOO_LARGE || error->status == DG_CANCELLED)
@@ -256,20 +247,20 @@ static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, d
         return 0;
     dg_decode_options decode = options->decode;
     dg_resize_plan plan = {.mode = options->mode};
-    plan.dst_width = turned ? crop->target.height : crop->target.width;
-    plan.dst_height = turned ? crop->target.width : crop->target.height;
-    plan.box = dg_crop_box(crop, header->width, header->height, orientation);
+    plan.dst_width = turned ? draw->frame.target.height : draw->frame.target.width;
+    plan.dst_height = turned ? draw->frame.target.width : draw->frame.target.height;
+    plan.box = dg_frame_box(&draw->frame, header->width, header->height, orientation);
     decode.part = options->crop.resized.width != 0;
     picture->original_width = width;
     picture->original_height = height;
     error->status = dg_codec_fit(worker->codec, data, size, format, &decode, &plan, &picture->image, &picture->damaged, error);
     if (error->status == DG_OK)
-        error->status = finish(worker, orientation, 1, role, options, crop, picture, error);
+        error->status = finish(worker, orientation, 1, role, options, draw, picture, error);
     return 1;
 }
 
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
-                     dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error)
+                     dg_draw *draw, dg_format *format, dg_picture *picture, dg_error *error)
 {
     dg_header header;
     dg_process_options own = *options;
@@ -279,9 +270,9 @@ dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_rol
     if (own.encoding != DG_ENCODE_NOT)
         own.decode.rgbx = 0;
     if (dg_header_read(data, size, *format, &header)
-        && takes_shortcut(worker, data, size, *format, &header, role, &own, crop, picture, error))
+        && takes_shortcut(worker, data, size, *format, &header, role, &own, draw, picture, error))
         return error->status;
     dg_status status =
         dg_codec_decode(worker->codec, data, size, *format, &own.decode, &picture->image, &picture->damaged, error);
-    return status != DG_OK ? status : dg_process_pixels(worker, header.orientation, role, &own, crop, picture, error);
+    return status != DG_OK ? status : dg_process_pixels(worker, header.orientation, role, &own, draw, picture, error);
 }

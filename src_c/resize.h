@@ -11,8 +11,9 @@
 #ifndef DG_RESIZE_H
 #define DG_RESIZE_H
 
-#include "buckets.h"
+#include "boxes.h"
 #include "color.h"
+#include "status.h"
 
 typedef enum {
     DG_RESIZE_EXACT, /* bit for bit Pillow's resize(size, LANCZOS, box=box) of L, LA, RGB and RGBA: 22-bit weights */

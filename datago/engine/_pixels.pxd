@@ -65,10 +65,12 @@ cdef extern from "buckets.h" nogil:
                                dg_bucket **buckets, size_t *count, dg_error *error)
 
 
-cdef extern from "crop.h" nogil:
+cdef extern from "boxes.h" nogil:
     ctypedef struct dg_size:
         int width, height
 
+
+cdef extern from "draws.h" nogil:
     ctypedef struct dg_crop_options:
         const dg_bucket *buckets
         size_t bucket_count
@@ -78,10 +80,10 @@ cdef extern from "crop.h" nogil:
         double ratio[2]
         double flip
 
-    ctypedef struct dg_crop:
+    ctypedef struct dg_draw:
         pass
 
-    void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
+    void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
                        size_t length)
 
 
@@ -152,10 +154,10 @@ cdef extern from "process.h" nogil:
     void dg_worker_enter(dg_worker *worker)
     void dg_worker_free(dg_worker *worker)
     dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
-                         const dg_process_options *options, dg_crop *crop, dg_format *format, dg_picture *picture,
+                         const dg_process_options *options, dg_draw *draw, dg_format *format, dg_picture *picture,
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                                dg_crop *crop, dg_picture *picture, dg_error *error)
+                                dg_draw *draw, dg_picture *picture, dg_error *error)
 
 
 cdef extern from "cost.h" nogil:
