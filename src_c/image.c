@@ -150,6 +150,20 @@ void dg_buffer_free(dg_buffer *buffer)
         heap_destroy(heap);
 }
 
+dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
+{
+    if (buffer->capacity >= size)
+        return DG_OK;
+    dg_buffer_free(buffer);
+    return dg_buffer_alloc(heap, size, buffer);
+}
+
+void dg_buffer_trim(dg_buffer *buffer, size_t most)
+{
+    if (buffer->capacity > most)
+        dg_buffer_free(buffer);
+}
+
 dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
 {
     memset(image, 0, sizeof *image);

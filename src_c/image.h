@@ -42,6 +42,11 @@ dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer);
 /* Gives the memory back and empties `buffer`. Nothing happens to an empty one. */
 void dg_buffer_free(dg_buffer *buffer);
 
+/* For a buffer that is used again from picture to picture: room for `size` bytes, what was in it being lost; and an end to it where
+ * it is larger than `most`, lest a rare big picture keep its memory for ever. */
+dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size);
+void dg_buffer_trim(dg_buffer *buffer, size_t most);
+
 /* A buffer for width x height pixels, and the fields to go with it. Sizes must be positive. */
 dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image);
 static inline void dg_image_free(dg_image *image) { dg_buffer_free(&image->buffer); }

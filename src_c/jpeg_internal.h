@@ -7,9 +7,9 @@
 
 #include <jpeglib.h>
 
-#include "file.h"
 #include "gamut.h"
 #include "jpeg.h"
+#include "scratch.h"
 
 struct dg_jpeg {
     dg_heap *heap;

@@ -65,14 +65,6 @@ void dg_png_free(dg_png *png)
     free(png);
 }
 
-static dg_status scratch_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
-{
-    if (buffer->capacity >= size)
-        return DG_OK;
-    dg_buffer_free(buffer);
-    return dg_buffer_alloc(heap, size, buffer);
-}
-
 static size_t row_bytes(const picture *picture, size_t width) { return (width * picture->bits + 7) / 8; }
 
 /* Sizes of rows, with and without interlacing; DG_NO_MEMORY where they are more than a size_t can say. */
@@ -135,8 +127,8 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
     const size_t zeros = (size_t)header->width * (header->depth == 16 ? 8 : 4) + SLACK; /* for the longest pixels */
     const size_t band_rows = header->height < BAND ? header->height : BAND;
     const size_t spare = header->interlaced ? zeros : dg_png_is_direct(header) ? 0 : band_rows * picture->row_size;
-    if (scratch_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
-        || (!dg_png_idat_is_one(header) && scratch_reserve(png->heap, &png->joined, size) != DG_OK))
+    if (dg_buffer_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
+        || (!dg_png_idat_is_one(header) && dg_buffer_reserve(png->heap, &png->joined, size) != DG_OK))
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     picture->zeros = png->rows.data;
     picture->spare = picture->zeros + zeros;
@@ -273,9 +265,7 @@ dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_
     picture.simd = png->simd;
     memset(image, 0, sizeof *image);
     dg_status status = picture_decode(png, &picture, data, size, image);
-    if (png->rows.capacity > KEPT_MOST)
-        dg_buffer_free(&png->rows);
-    if (png->joined.capacity > KEPT_MOST)
-        dg_buffer_free(&png->joined);
+    dg_buffer_trim(&png->rows, KEPT_MOST);
+    dg_buffer_trim(&png->joined, KEPT_MOST);
     return status;
 }

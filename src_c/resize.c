@@ -33,8 +33,7 @@ struct dg_resizer {
     uint8_t *finished;                 /* DG_BAND rows, or one, on the way to the destination */
     size_t finished_stride;
 
-    void *memory; /* all of the above */
-    size_t memory_room;
+    dg_scratch memory; /* all of the above */
 };
 
 dg_resizer *dg_resizer_new(void)
@@ -51,7 +50,7 @@ void dg_resizer_free(dg_resizer *resizer)
         return;
     dg_axis_free(&resizer->x);
     dg_axis_free(&resizer->y);
-    free(resizer->memory);
+    dg_scratch_free(&resizer->memory);
     free(resizer);
 }
 
@@ -134,9 +133,9 @@ static int lay_out(dg_resizer *resizer)
         window = 0;
     if (x->same || sample > 1)
         columns_in = columns_out = 0;
-    if (!dg_make_room(&resizer->memory, &resizer->memory_room, window + band + columns_in + columns_out + finished))
+    if (dg_scratch_reserve(&resizer->memory, dg_round_up(window + band + columns_in + columns_out + finished, 64)) != DG_OK)
         return 0;
-    resizer->window = resizer->memory;
+    resizer->window = resizer->memory.data;
     resizer->band = resizer->window + window;
     resizer->columns_in = resizer->band + band;
     resizer->columns_out = resizer->columns_in + columns_in;

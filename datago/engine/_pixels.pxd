@@ -48,12 +48,15 @@ cdef extern from "image.h" nogil:
     void dg_image_free(dg_image *image)
 
 
-cdef extern from "file.h" nogil:
+cdef extern from "scratch.h" nogil:
     ctypedef struct dg_scratch:
         uint8_t *data
         size_t capacity
 
     void dg_scratch_free(dg_scratch *scratch)
+
+
+cdef extern from "file.h" nogil:
     dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
 
 
