@@ -33,7 +33,7 @@ typedef enum { DG_ENCODE_NOT, DG_ENCODE_PNG, DG_ENCODE_JPEG } dg_encoding;
 
 typedef struct {
     uint64_t max_pixels;    /* width x height beyond which a picture is refused */
-    int rgbx;               /* RGB as RGBX (step 4), for a reader that wants PIL images */
+    int rgbx;               /* RGB as RGBX (pixel stride 4), for a reader that wants PIL images */
     int accept_truncated;   /* deliver what there is of a picture that ends early */
     int accept_damaged;     /* deliver a JPEG whose entropy-coded data cannot be right, as libjpeg patches it up */
     int part;               /* of `fit`: only the box counts, and what lies below it need not be read */

@@ -84,12 +84,12 @@ dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_er
 {
     if (orientation < 2 || orientation > 8)
         return DG_OK;
-    const size_t bytes = (size_t)image->step * (image->depth / 8), stride = dg_image_stride(image);
+    const size_t bytes = (size_t)image->pixel_stride * (image->depth / 8), stride = dg_image_stride(image);
     const dg_orientation parts = dg_orientations[orientation];
     const int transposed = parts.transposed;
     dg_image turned;
     if (dg_image_alloc(heap, transposed ? image->height : image->width, transposed ? image->width : image->height,
-                       image->channels, image->step, image->depth, &turned)
+                       image->channels, image->pixel_stride, image->depth, &turned)
         != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "no memory to turn %d x %d pixels", image->width, image->height);
     const ptrdiff_t right = parts.mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;

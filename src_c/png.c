@@ -158,12 +158,12 @@ static dg_status image_prepare(dg_png *png, const picture *picture, dg_image *im
     const dg_png_header *header = &picture->header;
     int colours = header->colour == DG_PNG_PALETTE ? 3 : header->samples;
     int channels = colours + header->transparency, depth = header->depth == 16 ? 16 : 8;
-    int step = channels == 3 && depth == 8 && picture->options->rgbx ? 4 : channels;
-    if (dg_image_alloc(png->heap, header->width, header->height, channels, step, depth, image) != DG_OK)
+    int pixel_stride = channels == 3 && depth == 8 && picture->options->rgbx ? 4 : channels;
+    if (dg_image_alloc(png->heap, header->width, header->height, channels, pixel_stride, depth, image) != DG_OK)
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     if (picture->have < picture->need) {
         memset(image->buffer.data, 0, image->buffer.size);
-        if (step > channels)
+        if (pixel_stride > channels)
             for (size_t i = 3; i < image->buffer.size; i += 4)
                 image->buffer.data[i] = 255;
     }
@@ -185,7 +185,7 @@ static dg_status rows_finish(const picture *picture, dg_image *image)
     const int direct = dg_png_is_direct(header), bytes = picture->bits < 8 ? 1 : picture->bits / 8;
     dg_png_band band = {.raw_stride = raw_stride, .bytes = bytes, .above = picture->zeros};
     band.pixels = picture->row_size / bytes;
-    band.step = direct ? image->step : bytes;
+    band.pixel_stride = direct ? image->pixel_stride : bytes;
     band.out_stride = direct ? stride : picture->row_size;
     for (size_t row = 0; row < rows; row += band.rows) {
         const uint8_t *raw = picture->filtered + row * raw_stride;
@@ -216,7 +216,7 @@ static dg_status passes_finish(const picture *picture, dg_image *image)
     for (int number = 0; number < 7; number++) {
         dg_png_pass pass = dg_png_pass_of(&picture->header, number);
         size_t size = row_bytes(picture, pass.width);
-        dg_png_band band = {.above = picture->zeros, .pixels = size / bytes, .bytes = bytes, .step = bytes, .rows = 1};
+        dg_png_band band = {.above = picture->zeros, .pixels = size / bytes, .bytes = bytes, .pixel_stride = bytes, .rows = 1};
         if (pass.width == 0)
             continue;
         for (size_t row = 0; row < pass.height; row++, raw += size + 1) {

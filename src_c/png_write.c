@@ -57,14 +57,14 @@ static const uint8_t *row_take(const dg_image *image, size_t y, uint8_t *spare)
 {
     const uint8_t *row = image->buffer.data + y * dg_image_stride(image);
     const uint16_t *deep = (const uint16_t *)row;
-    const size_t width = (size_t)image->width, channels = (size_t)image->channels, step = (size_t)image->step;
-    if (image->depth == 8 && step == channels)
+    const size_t width = (size_t)image->width, channels = (size_t)image->channels, pixel_stride = (size_t)image->pixel_stride;
+    if (image->depth == 8 && pixel_stride == channels)
         return row;
     if (image->depth == 8) {
         dg_rgbx_to_rgb(row, spare, width);
         return spare;
     }
-    for (size_t x = 0, at = 0; x < width; x++, deep += step)
+    for (size_t x = 0, at = 0; x < width; x++, deep += pixel_stride)
         for (size_t c = 0; c < channels; c++, at += 2) {
             spare[at] = deep[c] >> 8;
             spare[at + 1] = deep[c] & 255;

@@ -59,7 +59,7 @@ static dg_status no_memory(dg_error *error, int width, int height)
 
 static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
 {
-    size_t pixel = (size_t)from->step * (from->depth / 8);
+    size_t pixel = (size_t)from->pixel_stride * (from->depth / 8);
     double dx = (box.x1 - box.x0) / to->width, dy = (box.y1 - box.y0) / to->height;
     for (int y = 0; y < to->height; y++) {
         int row = (int)(box.y0 + (y + 0.5) * dy);
@@ -79,16 +79,16 @@ static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *
     dg_image fitted;
     int nearest = role == DG_ROLE_MASK && options->nearest_masks;
     int wide = image->channels == 3 && image->depth == 8 && options->decode.rgbx;
-    int step = nearest ? image->step : wide ? 4 : image->channels;
+    int pixel_stride = nearest ? image->pixel_stride : wide ? 4 : image->channels;
     dg_box box = dg_frame_box(&draw->frame, image->width, image->height, 1);
-    if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, step, image->depth, &fitted) != DG_OK)
+    if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, pixel_stride, image->depth, &fitted) != DG_OK)
         return no_memory(error, size.width, size.height);
     dg_status status = DG_OK;
     if (nearest) {
         resize_nearest(image, box, &fitted);
     } else {
-        dg_resize_plan plan = {image->width, image->height, box,          size.width,    size.height,  image->channels,
-                               image->step,  step,          image->depth, options->mode, DG_ORDER_AUTO};
+        dg_resize_plan plan = {image->width,        image->height, box,          size.width,    size.height,  image->channels,
+                               image->pixel_stride, pixel_stride,  image->depth, options->mode, DG_ORDER_AUTO};
         status = dg_resize(worker->resizer, &plan, image->buffer.data, dg_image_stride(image), fitted.buffer.data,
                            dg_image_stride(&fitted), error);
     }
@@ -104,7 +104,7 @@ static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *
 static dg_status narrow(dg_worker *worker, dg_image *image, dg_error *error)
 {
     dg_image out;
-    if (dg_image_alloc(worker->heap, image->width, image->height, image->channels, image->step, 8, &out) != DG_OK)
+    if (dg_image_alloc(worker->heap, image->width, image->height, image->channels, image->pixel_stride, 8, &out) != DG_OK)
         return no_memory(error, image->width, image->height);
     dg_depth_16_to_8((const uint16_t *)image->buffer.data, out.buffer.data, out.buffer.size);
     replace(image, out);
@@ -115,18 +115,18 @@ static dg_status narrow(dg_worker *worker, dg_image *image, dg_error *error)
 static dg_status make_rgb8(dg_worker *worker, const dg_process_options *options, dg_image *image, dg_error *error)
 {
     dg_image out;
-    int step = options->decode.rgbx ? 4 : 3;
+    int pixel_stride = options->decode.rgbx ? 4 : 3;
     size_t count = (size_t)image->width * image->height;
     if (image->depth == 16 && narrow(worker, image, error) != DG_OK)
         return error->status;
     if (image->channels == 3)
         return DG_OK;
-    if (dg_image_alloc(worker->heap, image->width, image->height, 3, step, 8, &out) != DG_OK)
+    if (dg_image_alloc(worker->heap, image->width, image->height, 3, pixel_stride, 8, &out) != DG_OK)
         return no_memory(error, image->width, image->height);
     if (image->channels == 1)
-        dg_grey_to_rgb(image->buffer.data, out.buffer.data, count, step);
+        dg_grey_to_rgb(image->buffer.data, out.buffer.data, count, pixel_stride);
     else
-        dg_alpha_over(image->buffer.data, image->channels, options->background, out.buffer.data, count, step);
+        dg_alpha_over(image->buffer.data, image->channels, options->background, out.buffer.data, count, pixel_stride);
     replace(image, out);
     return DG_OK;
 }

@@ -37,14 +37,14 @@ cdef extern from "image.h" nogil:
 
     ctypedef struct dg_image:
         dg_buffer buffer
-        int width, height, channels, step, depth
+        int width, height, channels, pixel_stride, depth
 
     dg_heap *dg_heap_new(size_t keep)
     void dg_heap_trim(dg_heap *heap)
     void dg_heap_free(dg_heap *heap)
     dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     void dg_buffer_free(dg_buffer *buffer)
-    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
+    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image)
     void dg_image_free(dg_image *image)
 
 

@@ -87,7 +87,7 @@ static void check_shown(const dg_image *image, dg_box box, int mirrored, int tol
     int wrong = 0;
     for (int y = 0; y < image->height; y++)
         for (int x = 0; x < image->width; x++) {
-            const uint8_t *pixel = image->buffer.data + (size_t)y * dg_image_stride(image) + x * image->step;
+            const uint8_t *pixel = image->buffer.data + (size_t)y * dg_image_stride(image) + x * image->pixel_stride;
             double across = (x + 0.5) / image->width, down = (y + 0.5) / image->height;
             across = box.x0 + (mirrored ? 1 - across : across) * (box.x1 - box.x0);
             down = box.y0 + down * (box.y1 - box.y0);

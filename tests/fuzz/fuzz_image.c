@@ -105,18 +105,18 @@ static void pixels_make_up(bytes file, dg_image *image)
 {
     const uint8_t *shape = file.data;
     int channels = 1 + shape[4] % 4, depth = shape[5] & 1 ? 16 : 8;
-    int step = channels == 3 && depth == 8 && shape[5] & 2 ? 4 : channels;
-    REQUIRE(dg_image_alloc(heap, 1 + shape[6], 1 + shape[7], channels, step, depth, image) == DG_OK);
+    int pixel_stride = channels == 3 && depth == 8 && shape[5] & 2 ? 4 : channels;
+    REQUIRE(dg_image_alloc(heap, 1 + shape[6], 1 + shape[7], channels, pixel_stride, depth, image) == DG_OK);
     for (size_t i = 0; i < image->buffer.size; i++)
-        image->buffer.data[i] = step > channels && i % 4 == 3 ? 255 : shape[i % file.size];
+        image->buffer.data[i] = pixel_stride > channels && i % 4 == 3 ? 255 : shape[i % file.size];
 }
 
 static void image_check(const dg_image *image)
 {
     REQUIRE(image->channels >= 1 && image->channels <= 4);
-    REQUIRE(image->step == image->channels || (image->step == 4 && image->channels == 3 && image->depth == 8));
+    REQUIRE(image->pixel_stride == image->channels || (image->pixel_stride == 4 && image->channels == 3 && image->depth == 8));
     REQUIRE(image->buffer.size == dg_image_stride(image) * image->height);
-    if (image->step > image->channels)
+    if (image->pixel_stride > image->channels)
         for (size_t i = 3; i < image->buffer.size; i += 4)
             REQUIRE(image->buffer.data[i] == 255);
 }
@@ -189,7 +189,7 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
         raw.decode.rgbx = 0;
         REQUIRE(process(worker, file, role, &raw, &draw, &pixels) == DG_OK);
         REQUIRE(pixels.image.channels == decoded.image.channels && pixels.image.depth == decoded.image.depth);
-        if (pixels.image.step == pixels.image.channels)
+        if (pixels.image.pixel_stride == pixels.image.channels)
             REQUIRE(pixels.image.buffer.size == decoded.image.buffer.size
                     && !memcmp(pixels.image.buffer.data, decoded.image.buffer.data, pixels.image.buffer.size));
         dg_image_free(&pixels.image);

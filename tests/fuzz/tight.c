@@ -37,9 +37,9 @@ dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
     return tighten(roomy_buffer_reserve(heap, buffer, size), buffer);
 }
 
-dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
+dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image)
 {
-    return tighten(roomy_image_alloc(heap, width, height, channels, step, depth, image), &image->buffer);
+    return tighten(roomy_image_alloc(heap, width, height, channels, pixel_stride, depth, image), &image->buffer);
 }
 
 dg_status dg_scratch_reserve(dg_scratch *scratch, size_t size)
