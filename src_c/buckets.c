@@ -101,15 +101,3 @@ const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int wi
     double above = (double)buckets[low].thousandths / 1000 - aspect;
     return below < above ? &buckets[low - 1] : &buckets[low];
 }
-
-dg_box dg_box_fit(int width, int height, int target_width, int target_height, double across, double down)
-{
-    double aspect = (double)width / height, target = (double)target_width / target_height;
-    double crop_width = width, crop_height = height;
-    if (aspect > target)
-        crop_width = target * height;
-    else if (aspect < target)
-        crop_height = width / target;
-    double left = (width - crop_width) * across, top = (height - crop_height) * down;
-    return (dg_box){left, top, left + crop_width, top + crop_height};
-}

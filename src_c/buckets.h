@@ -1,4 +1,4 @@
-/* Aspect buckets and crop boxes: pure arithmetic, in double, that knows neither codecs nor pixels.
+/* Aspect buckets: pure arithmetic, in double, that knows neither codecs nor pixels.
  *
  * The list and the choice are those of the reference loader (it too computes in double), so that a swap of loaders
  * moves no picture to another bucket. A bucket is named by its width / height rounded to three decimals, which is kept
@@ -16,11 +16,6 @@ typedef struct {
     int64_t thousandths; /* the key: width / height as C's "%.3f" rounds it, times 1000 */
 } dg_bucket;
 
-/* A rectangle of a picture in pixels, from its top left corner; x1 and y1 are not inside. */
-typedef struct {
-    double x0, y0, x1, y1;
-} dg_box;
-
 /* The buckets of about default_image_size² pixels whose sides are multiples of downsampling_ratio, sorted by key.
  * Rounding the other side down may take the outermost ones a little past the aspect limits (1024/32, 0.5 to 2 ends with
  * 704x1440 = 0.489 and 1440x704 = 2.045). Sizes with a side of 0 are left out.
@@ -36,10 +31,5 @@ const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int wi
 
 /* width / height in thousandths, rounded exactly as printf("%.3f", width / height) does. */
 int64_t dg_aspect_thousandths(int width, int height);
-
-/* The largest part of a width x height picture that has the target's aspect: the box of PIL.ImageOps.fit(image,
- * (target_width, target_height), centering=(across, down)), computed in the same order so that it is equal to the last
- * bit. `across` and `down` are 0 to 1; 0.5 is the middle. */
-dg_box dg_box_fit(int width, int height, int target_width, int target_height, double across, double down);
 
 #endif

@@ -3,82 +3,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jpeg.h"
-#include "png.h"
-#include "webp.h"
-
 struct dg_codec {
-    dg_heap *heap;
-    dg_jpeg *jpeg;
-    dg_png *png;
+    void *states[DG_FORMAT_COUNT]; /* of each decoder that has one */
 };
 
-static const char *const NAMES[DG_FORMAT_COUNT] = {
-    [DG_FORMAT_UNKNOWN] = "unknown",
-    [DG_FORMAT_JPEG] = "jpeg",
-    [DG_FORMAT_PNG] = "png",
-    [DG_FORMAT_WEBP] = "webp",
-    [DG_FORMAT_GIF] = "gif",
-    [DG_FORMAT_BMP] = "bmp",
-    [DG_FORMAT_TIFF] = "tiff",
-    [DG_FORMAT_AVIF] = "avif",
-    [DG_FORMAT_HEIF] = "heif",
-    [DG_FORMAT_JPEG_XL] = "jpeg xl",
-    [DG_FORMAT_JPEG_2000] = "jpeg 2000",
-    [DG_FORMAT_HTML] = "html",
+static const dg_decoder UNKNOWN = {.name = "unknown"};
+static const dg_decoder GIF = {.name = "gif", .signatures = {{0, 4, "GIF8"}}};
+static const dg_decoder TIFF = {.name = "tiff",
+                                .signatures = {{0, 4, "II*\0"}, {0, 4, "MM\0*"}, {0, 4, "II+\0"}, {0, 4, "MM\0+"}}};
+static const dg_decoder AVIF = {.name = "avif", .signatures = {{4, 8, "ftypavif"}, {4, 8, "ftypavis"}}};
+static const dg_decoder HEIF = {.name = "heif", .signatures = {{4, 7, "ftyphei"}, {4, 8, "ftypmif1"}}};
+static const dg_decoder JPEG_XL = {.name = "jpeg xl", .signatures = {{0, 2, "\xFF\x0A"}, {4, 8, "JXL \r\n\x87\n"}}};
+static const dg_decoder JPEG_2000 = {.name = "jpeg 2000", .signatures = {{4, 8, "jP  \r\n\x87\n"}, {0, 4, "\xFF\x4F\xFF\x51"}}};
+static const dg_decoder BMP = {.name = "bmp", .signatures = {{0, 2, "BM"}}};
+static const dg_decoder HTML = {.name = "html", .signatures = {{0, 5, "<html"}, {0, 5, "<HTML"}, {0, 2, "<!"}}, .no_picture = 1};
+
+static const dg_decoder *const DECODERS[DG_FORMAT_COUNT] = {
+    [DG_FORMAT_UNKNOWN] = &UNKNOWN,
+    [DG_FORMAT_JPEG] = &dg_jpeg_decoder,
+    [DG_FORMAT_PNG] = &dg_png_decoder,
+    [DG_FORMAT_WEBP] = &dg_webp_decoder,
+    [DG_FORMAT_GIF] = &GIF,
+    [DG_FORMAT_TIFF] = &TIFF,
+    [DG_FORMAT_AVIF] = &AVIF,
+    [DG_FORMAT_HEIF] = &HEIF,
+    [DG_FORMAT_JPEG_XL] = &JPEG_XL,
+    [DG_FORMAT_JPEG_2000] = &JPEG_2000,
+    [DG_FORMAT_BMP] = &BMP,
+    [DG_FORMAT_HTML] = &HTML,
 };
 
-/* A picture's first bytes, after `offset`. The registrations are those of the formats' own specifications. */
-static const struct {
-    dg_format format;
-    unsigned offset, size;
-    const char *bytes;
-} SIGNATURES[] = {
-    {DG_FORMAT_JPEG, 0, 3, "\xFF\xD8\xFF"},
-    {DG_FORMAT_PNG, 0, 8, "\x89PNG\r\n\x1A\n"},
-    {DG_FORMAT_WEBP, 8, 4, "WEBP"},
-    {DG_FORMAT_GIF, 0, 4, "GIF8"},
-    {DG_FORMAT_TIFF, 0, 4, "II*\0"},
-    {DG_FORMAT_TIFF, 0, 4, "MM\0*"},
-    {DG_FORMAT_TIFF, 0, 4, "II+\0"},
-    {DG_FORMAT_TIFF, 0, 4, "MM\0+"},
-    {DG_FORMAT_AVIF, 4, 8, "ftypavif"},
-    {DG_FORMAT_AVIF, 4, 8, "ftypavis"},
-    {DG_FORMAT_HEIF, 4, 7, "ftyphei"},
-    {DG_FORMAT_HEIF, 4, 8, "ftypmif1"},
-    {DG_FORMAT_JPEG_XL, 0, 2, "\xFF\x0A"},
-    {DG_FORMAT_JPEG_XL, 4, 8, "JXL \r\n\x87\n"},
-    {DG_FORMAT_JPEG_2000, 4, 8, "jP  \r\n\x87\n"},
-    {DG_FORMAT_JPEG_2000, 0, 4, "\xFF\x4F\xFF\x51"},
-    {DG_FORMAT_BMP, 0, 2, "BM"},
-    {DG_FORMAT_HTML, 0, 5, "<html"},
-    {DG_FORMAT_HTML, 0, 5, "<HTML"},
-    {DG_FORMAT_HTML, 0, 2, "<!"},
-};
+const dg_decoder *dg_decoder_of(dg_format format) { return DECODERS[(unsigned)format < DG_FORMAT_COUNT ? format : 0]; }
 
 dg_format dg_format_sniff(const uint8_t *data, size_t size)
 {
-    for (size_t i = 0; i < sizeof SIGNATURES / sizeof *SIGNATURES; i++)
-        if (size >= SIGNATURES[i].offset + SIGNATURES[i].size
-            && !memcmp(data + SIGNATURES[i].offset, SIGNATURES[i].bytes, SIGNATURES[i].size))
-            return SIGNATURES[i].format;
+    for (int format = 0; format < DG_FORMAT_COUNT; format++)
+        for (int i = 0; i < DG_SIGNATURES_MOST; i++) {
+            dg_signature signature = DECODERS[format]->signatures[i];
+            if (signature.size && size >= signature.offset + signature.size
+                && !memcmp(data + signature.offset, signature.bytes, signature.size))
+                return (dg_format)format;
+        }
     return DG_FORMAT_UNKNOWN;
-}
-
-const char *dg_format_name(dg_format format)
-{
-    return (unsigned)format < DG_FORMAT_COUNT ? NAMES[format] : NAMES[DG_FORMAT_UNKNOWN];
 }
 
 dg_codec *dg_codec_new(dg_heap *heap)
 {
     dg_codec *codec = calloc(1, sizeof *codec);
-    if (!codec)
-        return NULL;
-    codec->heap = heap;
-    codec->jpeg = dg_jpeg_new(heap);
-    codec->png = dg_png_new(heap);
-    if (codec->jpeg && codec->png)
+    int complete = codec != NULL;
+    for (int format = 0; complete && format < DG_FORMAT_COUNT; format++)
+        if (DECODERS[format]->create)
+            complete = (codec->states[format] = DECODERS[format]->create(heap)) != NULL;
+    if (complete)
         return codec;
     dg_codec_free(codec);
     return NULL;
@@ -86,39 +62,36 @@ dg_codec *dg_codec_new(dg_heap *heap)
 
 void dg_codec_free(dg_codec *codec)
 {
-    if (!codec)
-        return;
-    dg_jpeg_free(codec->jpeg);
-    dg_png_free(codec->png);
+    for (int format = 0; codec && format < DG_FORMAT_COUNT; format++)
+        if (DECODERS[format]->destroy)
+            DECODERS[format]->destroy(codec->states[format]);
     free(codec);
 }
 
 dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_format format, const dg_decode_options *options,
                           dg_image *image, int *damaged, dg_error *error)
 {
+    const dg_decoder *decoder = dg_decoder_of(format);
     memset(image, 0, sizeof *image);
     *damaged = 0;
     if (size == 0)
         return dg_fail(error, DG_EMPTY, "no bytes");
-    switch (format) {
-    case DG_FORMAT_JPEG: return dg_jpeg_decode(codec->jpeg, data, size, options, image, damaged, error);
-    case DG_FORMAT_PNG: return dg_png_decode(codec->png, data, size, options, image, error);
-    case DG_FORMAT_WEBP: return dg_webp_decode(codec->heap, data, size, options, image, error);
-    case DG_FORMAT_UNKNOWN:
+    if (decoder->decode)
+        return decoder->decode(codec->states[format], data, size, options, image, damaged, error);
+    if (decoder == &UNKNOWN)
         return dg_fail(error, DG_UNSUPPORTED, "no image format begins with the bytes %02x %02x %02x %02x", data[0],
                        size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
-    default: return dg_fail(error, DG_UNSUPPORTED, "unsupported format: %s", dg_format_name(format));
-    }
+    return dg_fail(error, DG_UNSUPPORTED, "unsupported format: %s", decoder->name);
 }
 
-dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
+dg_status dg_codec_fit(dg_codec *codec, const uint8_t *data, size_t size, dg_format format, const dg_decode_options *options,
                        const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error)
 {
-    return dg_jpeg_fit(codec->jpeg, data, size, options, plan, image, damaged, error);
+    return dg_decoder_of(format)->fit(codec->states[format], data, size, options, plan, image, damaged, error);
 }
 
-dg_status dg_codec_jpeg_check(dg_codec *codec, const uint8_t *data, size_t size, const dg_decode_options *options,
-                              int *components, dg_error *error)
+dg_status dg_codec_check(dg_codec *codec, const uint8_t *data, size_t size, dg_format format, const dg_decode_options *options,
+                         int *channels, dg_error *error)
 {
-    return dg_jpeg_check(codec->jpeg, data, size, options, components, error);
+    return dg_decoder_of(format)->check(codec->states[format], data, size, options, channels, error);
 }

@@ -41,14 +41,14 @@ dg_simd dg_simd_choice(void) { return choice; }
 int dg_simd_is_refused(void) { return plain; }
 
 /* libjpeg's integers: coefficients times 65536, each of red and blue rounded alone, the two of green together. */
-static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step)
+static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int pixel_stride)
 {
-    for (size_t i = 0; i < n; i++, out += step) {
+    for (size_t i = 0; i < n; i++, out += pixel_stride) {
         int blue = cb[i] - 128, red = cr[i] - 128;
         out[0] = dg_clamp_8(y[i] + ((91881 * red + 32768) >> 16));
         out[1] = dg_clamp_8(y[i] + ((-22554 * blue - 46802 * red + 32768) >> 16));
         out[2] = dg_clamp_8(y[i] + ((116130 * blue + 32768) >> 16));
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
@@ -60,31 +60,31 @@ static inline uint8_t over(int color, int alpha, int background)
     return (uint8_t)((sum + (sum >> 8)) >> 8);
 }
 
-static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step)
+static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int pixel_stride)
 {
-    for (size_t i = 0; i < n; i++, in += 4, out += step) {
+    for (size_t i = 0; i < n; i++, in += 4, out += pixel_stride) {
         for (int c = 0; c < 3; c++)
             out[c] = over(in[c], in[3], background[c]);
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
 
-static void grey_alpha_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step)
+static void grey_alpha_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int pixel_stride)
 {
-    for (size_t i = 0; i < n; i++, in += 2, out += step) {
+    for (size_t i = 0; i < n; i++, in += 2, out += pixel_stride) {
         for (int c = 0; c < 3; c++)
             out[c] = over(in[0], in[1], background[c]);
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
 
-static void grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int step)
+static void grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int pixel_stride)
 {
-    for (size_t i = 0; i < n; i++, out += step) {
+    for (size_t i = 0; i < n; i++, out += pixel_stride) {
         out[0] = out[1] = out[2] = in[i];
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
@@ -123,20 +123,23 @@ const dg_color_functions *dg_color_table(dg_simd simd)
 
 static const dg_color_functions *functions(void) { return dg_color_table(dg_simd_choice()); }
 
-void dg_ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step)
+void dg_ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int pixel_stride)
 {
-    functions()->ycc_to_rgb(y, cb, cr, out, n, step);
+    functions()->ycc_to_rgb(y, cb, cr, out, n, pixel_stride);
 }
 
-void dg_alpha_over(const uint8_t *in, int channels, const uint8_t background[3], uint8_t *out, size_t n, int step)
+void dg_alpha_over(const uint8_t *in, int channels, const uint8_t background[3], uint8_t *out, size_t n, int pixel_stride)
 {
     if (channels == 2)
-        grey_alpha_over(in, background, out, n, step);
+        grey_alpha_over(in, background, out, n, pixel_stride);
     else
-        functions()->rgba_over(in, background, out, n, step);
+        functions()->rgba_over(in, background, out, n, pixel_stride);
 }
 
-void dg_grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int step) { functions()->grey_to_rgb(in, out, n, step); }
+void dg_grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int pixel_stride)
+{
+    functions()->grey_to_rgb(in, out, n, pixel_stride);
+}
 
 void dg_rgb_to_rgbx(const uint8_t *in, uint8_t *out, size_t n) { functions()->rgb_to_rgbx(in, out, n); }
 

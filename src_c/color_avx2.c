@@ -20,9 +20,9 @@ AVX2 static inline __m256i pack_rgb(__m256i rgbx)
 }
 
 /* Eight RGBX pixels to `out`, as they are or as RGB; writes 28 bytes for the latter. */
-AVX2 static inline void store_8(uint8_t *out, __m256i rgbx, int step)
+AVX2 static inline void store_8(uint8_t *out, __m256i rgbx, int pixel_stride)
 {
-    if (step == 4) {
+    if (pixel_stride == 4) {
         _mm256_storeu_si256((__m256i *)out, rgbx);
         return;
     }
@@ -32,7 +32,7 @@ AVX2 static inline void store_8(uint8_t *out, __m256i rgbx, int step)
 }
 
 /* 32 pixels from 32 bytes of each colour. */
-AVX2 static inline void store_32(uint8_t *out, __m256i red, __m256i green, __m256i blue, int step)
+AVX2 static inline void store_32(uint8_t *out, __m256i red, __m256i green, __m256i blue, int pixel_stride)
 {
     const __m256i x = _mm256_set1_epi8(-1);
     __m256i rg0 = _mm256_unpacklo_epi8(red, green), rg1 = _mm256_unpackhi_epi8(red, green);
@@ -40,10 +40,10 @@ AVX2 static inline void store_32(uint8_t *out, __m256i red, __m256i green, __m25
     /* Pixels 0-3 and 16-19, 4-7 and 20-23, … : unpacking works within halves. */
     __m256i p0 = _mm256_unpacklo_epi16(rg0, bx0), p1 = _mm256_unpackhi_epi16(rg0, bx0);
     __m256i p2 = _mm256_unpacklo_epi16(rg1, bx1), p3 = _mm256_unpackhi_epi16(rg1, bx1);
-    store_8(out, _mm256_permute2x128_si256(p0, p1, 0x20), step);
-    store_8(out + 8 * step, _mm256_permute2x128_si256(p2, p3, 0x20), step);
-    store_8(out + 16 * step, _mm256_permute2x128_si256(p0, p1, 0x31), step);
-    store_8(out + 24 * step, _mm256_permute2x128_si256(p2, p3, 0x31), step);
+    store_8(out, _mm256_permute2x128_si256(p0, p1, 0x20), pixel_stride);
+    store_8(out + 8 * pixel_stride, _mm256_permute2x128_si256(p2, p3, 0x20), pixel_stride);
+    store_8(out + 16 * pixel_stride, _mm256_permute2x128_si256(p0, p1, 0x31), pixel_stride);
+    store_8(out + 24 * pixel_stride, _mm256_permute2x128_si256(p2, p3, 0x31), pixel_stride);
 }
 
 /* 16 pixels as 16-bit numbers. (k * x + 32768) >> 16 is ((2 * k * x >> 16) + 1) >> 1, which needs no 32-bit numbers; k
@@ -68,11 +68,11 @@ AVX2 static inline void ycc_16(__m256i y, __m256i cb, __m256i cr, __m256i *red, 
     *blue = _mm256_add_epi16(y, b);
 }
 
-AVX2 static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step)
+AVX2 static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int pixel_stride)
 {
     const __m256i zero = _mm256_setzero_si256(), middle = _mm256_set1_epi16(128);
     size_t i = 0;
-    for (; i + 32 + SLACK <= n; i += 32, out += 32 * step) {
+    for (; i + 32 + SLACK <= n; i += 32, out += 32 * pixel_stride) {
         __m256i vy = _mm256_loadu_si256((const __m256i *)(y + i));
         __m256i vb = _mm256_loadu_si256((const __m256i *)(cb + i));
         __m256i vr = _mm256_loadu_si256((const __m256i *)(cr + i));
@@ -81,9 +81,9 @@ AVX2 static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *
                _mm256_sub_epi16(_mm256_unpacklo_epi8(vr, zero), middle), &r0, &g0, &b0);
         ycc_16(_mm256_unpackhi_epi8(vy, zero), _mm256_sub_epi16(_mm256_unpackhi_epi8(vb, zero), middle),
                _mm256_sub_epi16(_mm256_unpackhi_epi8(vr, zero), middle), &r1, &g1, &b1);
-        store_32(out, _mm256_packus_epi16(r0, r1), _mm256_packus_epi16(g0, g1), _mm256_packus_epi16(b0, b1), step);
+        store_32(out, _mm256_packus_epi16(r0, r1), _mm256_packus_epi16(g0, g1), _mm256_packus_epi16(b0, b1), pixel_stride);
     }
-    dg_color_generic.ycc_to_rgb(y + i, cb + i, cr + i, out, n - i, step);
+    dg_color_generic.ycc_to_rgb(y + i, cb + i, cr + i, out, n - i, pixel_stride);
 }
 
 /* 16-bit c * a + b * (255 - a), at most 65025, divided by 255, to nearest: (x + (x >> 8)) >> 8 of what is 128 more. */
@@ -95,7 +95,7 @@ AVX2 static inline __m256i over_16(__m256i color, __m256i alpha, __m256i backgro
     return _mm256_srli_epi16(_mm256_add_epi16(x, _mm256_srli_epi16(x, 8)), 8);
 }
 
-AVX2 static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step)
+AVX2 static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int pixel_stride)
 {
     const __m256i zero = _mm256_setzero_si256(), x = _mm256_set1_epi32((int)0xff000000);
     const __m256i behind = _mm256_unpacklo_epi8(
@@ -103,24 +103,24 @@ AVX2 static void rgba_over(const uint8_t *in, const uint8_t background[3], uint8
     const __m256i alphas = _mm256_setr_epi8(3, 3, 3, 3, 7, 7, 7, 7, 11, 11, 11, 11, 15, 15, 15, 15,
                                             3, 3, 3, 3, 7, 7, 7, 7, 11, 11, 11, 11, 15, 15, 15, 15);
     size_t i = 0;
-    for (; i + 8 + SLACK <= n; i += 8, out += 8 * step) {
+    for (; i + 8 + SLACK <= n; i += 8, out += 8 * pixel_stride) {
         __m256i color = _mm256_loadu_si256((const __m256i *)(in + 4 * i));
         __m256i alpha = _mm256_shuffle_epi8(color, alphas);
         __m256i low = over_16(_mm256_unpacklo_epi8(color, zero), _mm256_unpacklo_epi8(alpha, zero), behind);
         __m256i high = over_16(_mm256_unpackhi_epi8(color, zero), _mm256_unpackhi_epi8(alpha, zero), behind);
-        store_8(out, _mm256_or_si256(_mm256_packus_epi16(low, high), x), step);
+        store_8(out, _mm256_or_si256(_mm256_packus_epi16(low, high), x), pixel_stride);
     }
-    dg_color_generic.rgba_over(in + 4 * i, background, out, n - i, step);
+    dg_color_generic.rgba_over(in + 4 * i, background, out, n - i, pixel_stride);
 }
 
-AVX2 static void grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int step)
+AVX2 static void grey_to_rgb(const uint8_t *in, uint8_t *out, size_t n, int pixel_stride)
 {
     size_t i = 0;
-    for (; i + 32 + SLACK <= n; i += 32, out += 32 * step) {
+    for (; i + 32 + SLACK <= n; i += 32, out += 32 * pixel_stride) {
         __m256i grey = _mm256_loadu_si256((const __m256i *)(in + i));
-        store_32(out, grey, grey, grey, step);
+        store_32(out, grey, grey, grey, pixel_stride);
     }
-    dg_color_generic.grey_to_rgb(in + i, out, n - i, step);
+    dg_color_generic.grey_to_rgb(in + i, out, n - i, pixel_stride);
 }
 
 AVX2 static void rgb_to_rgbx(const uint8_t *in, uint8_t *out, size_t n)

@@ -7,9 +7,9 @@
 
 /* Arguments as in color.h. */
 typedef struct {
-    void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step);
-    void (*rgba_over)(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int step);
-    void (*grey_to_rgb)(const uint8_t *in, uint8_t *out, size_t n, int step);
+    void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int pixel_stride);
+    void (*rgba_over)(const uint8_t *in, const uint8_t background[3], uint8_t *out, size_t n, int pixel_stride);
+    void (*grey_to_rgb)(const uint8_t *in, uint8_t *out, size_t n, int pixel_stride);
     void (*rgb_to_rgbx)(const uint8_t *in, uint8_t *out, size_t n);
     void (*rgbx_to_rgb)(const uint8_t *in, uint8_t *out, size_t n);
     void (*depth_16_to_8)(const uint16_t *in, uint8_t *out, size_t n);

@@ -19,11 +19,6 @@ uint64_t dg_number(const uint8_t *at, int count, int big)
     return value;
 }
 
-static int begins_with(dg_span span, const char *bytes, size_t count)
-{
-    return span.size >= count && !memcmp(span.data, bytes, count);
-}
-
 static double quotient(int64_t above, int64_t below) { return below ? (double)above / (double)below : 0; }
 
 /* The first number of a value; 0 for text and bytes. */
@@ -51,13 +46,13 @@ static double value_of(const uint8_t *at, unsigned type, int big)
 
 int dg_exif_orientation(dg_span exif, size_t more)
 {
-    while (begins_with(exif, "Exif\0\0", 6)) { /* JPEG has it once; in WebP some writers add it, some twice */
+    while (dg_span_begins(exif, "Exif\0\0", 6)) { /* JPEG has it once; in WebP some writers add it, some twice */
         exif.data += 6;
         exif.size -= 6;
     }
     /* Some writers have the 42 the wrong way round. */
-    const int big = begins_with(exif, "MM\0*", 4) || begins_with(exif, "MM*\0", 4);
-    if (exif.size < 8 || (!big && !begins_with(exif, "II*\0", 4) && !begins_with(exif, "II\0*", 4)))
+    const int big = dg_span_begins(exif, "MM\0*", 4) || dg_span_begins(exif, "MM*\0", 4);
+    if (exif.size < 8 || (!big && !dg_span_begins(exif, "II*\0", 4) && !dg_span_begins(exif, "II\0*", 4)))
         return exif.size ? 1 : 0;
     uint64_t at = dg_number(exif.data + 4, 4, big), whole = exif.size + more, total = 0;
     if (at > exif.size - 2)

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A stretch of bytes; `data` is NULL where there is none. */
 typedef struct {
@@ -14,6 +15,13 @@ typedef struct {
 
 /* The number in `count` bytes, 1 to 8, at `at`, big-endian or not. */
 uint64_t dg_number(const uint8_t *at, int count, int big);
+/* The same of up to 4 bytes. */
+static inline uint32_t dg_number32(const uint8_t *at, int count, int big) { return (uint32_t)dg_number(at, count, big); }
+
+static inline int dg_span_begins(dg_span span, const char *bytes, size_t count)
+{
+    return span.size >= count && !memcmp(span.data, bytes, count);
+}
 
 /* Orientation in the first directory of a TIFF structure, with or without "Exif\0\0" before it: 1 to 8; 1 where there is an entry
  * whose value is none of these, or bytes that are no TIFF structure; 0 where there is no entry, and XMP is asked. The first entry counts whose value is there; its type is SHORT, LONG or

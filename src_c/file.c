@@ -2,30 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { KEEP = 8 << 20 }; /* scratch beyond this is given back when the next file does not need it */
-
-dg_status dg_scratch_reserve(dg_scratch *scratch, size_t size)
-{
-    if (size <= scratch->capacity && (scratch->capacity <= KEEP || size > KEEP))
-        return DG_OK;
-    dg_scratch_free(scratch);
-    size_t capacity = size + size / 4 + 4096;
-    if (capacity < size || !(scratch->data = malloc(capacity)))
-        return DG_NO_MEMORY;
-    scratch->capacity = capacity;
-    return DG_OK;
-}
-
-void dg_scratch_free(dg_scratch *scratch)
-{
-    free(scratch->data);
-    *scratch = (dg_scratch){0};
-}
 
 static dg_status fail_with_errno(dg_error *error, const char *what, int number)
 {

@@ -46,18 +46,6 @@ void dg_gamut_begin(dg_gamut *gamut, float scale)
 
 void dg_gamut_free(dg_gamut *gamut) { dg_scratch_free(&gamut->groups); }
 
-static dg_status make_room(dg_gamut *gamut)
-{
-    if ((gamut->near + 1) * sizeof(group) <= gamut->groups.capacity)
-        return DG_OK;
-    size_t capacity = gamut->groups.capacity * 2 + 64 * sizeof(group);
-    uint8_t *larger = realloc(gamut->groups.data, capacity);
-    if (!larger)
-        return DG_NO_MEMORY;
-    gamut->groups = (dg_scratch){larger, capacity};
-    return DG_OK;
-}
-
 dg_status dg_gamut_look(dg_gamut *gamut, const uint8_t *luma, int ratio, const uint8_t *blue, const uint8_t *red, int width)
 {
     for (int x = 0; x + GROUP <= width; x += GAP) {
@@ -81,7 +69,7 @@ dg_status dg_gamut_look(dg_gamut *gamut, const uint8_t *luma, int ratio, const u
             squares += bend * bend;
         }
         now.grain = sqrtf((float)squares / (6 * (count - 2)));
-        if (make_room(gamut) != DG_OK)
+        if (dg_scratch_grow(&gamut->groups, (gamut->near + 1) * sizeof(group)) != DG_OK)
             return DG_NO_MEMORY;
         ((group *)gamut->groups.data)[gamut->near++] = now;
     }

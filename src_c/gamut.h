@@ -8,7 +8,7 @@
 #ifndef DG_GAMUT_H
 #define DG_GAMUT_H
 
-#include "file.h"
+#include "scratch.h"
 
 typedef struct {
     dg_scratch groups; /* near the limits: all others add nothing */

@@ -4,15 +4,8 @@
 
 #include "codec.h"
 
-typedef struct {
-    int width, height; /* pixels as stored, before any turning */
-    int orientation;   /* EXIF's, 1 to 8; 1 where the file says nothing, or nothing that makes sense */
-    int progressive;   /* of JPEG: every pixel is known only when all have been read */
-    int lossless;      /* of JPEG: there are no coefficients, so libjpeg can neither crop nor scale it */
-} dg_header;
-
 /* Reads `data`, which is of `format`. 1 when the size is known; 0 when it is not, because the file is damaged or of a
- * format other than JPEG, PNG and WebP. `header` is filled either way, with zeros and orientation 1 if need be.
+ * format that has no decoder here. `header` is filled either way, with zeros, orientation 1 and depth 8 if need be.
  *
  * The size is the one the file states (SOFn, IHDR, or the first of VP8X, VP8 and VP8L), not checked against a limit.
  * Orientation is what PIL.ImageOps.exif_transpose goes by. EXIF: of JPEG APP1 "Exif" segments before the scan, taken together; of PNG

@@ -150,16 +150,30 @@ void dg_buffer_free(dg_buffer *buffer)
         heap_destroy(heap);
 }
 
-dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
+dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
+{
+    if (buffer->capacity >= size)
+        return DG_OK;
+    dg_buffer_free(buffer);
+    return dg_buffer_alloc(heap, size, buffer);
+}
+
+void dg_buffer_trim(dg_buffer *buffer, size_t most)
+{
+    if (buffer->capacity > most)
+        dg_buffer_free(buffer);
+}
+
+dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image)
 {
     memset(image, 0, sizeof *image);
-    size_t pixels = (size_t)width * (size_t)height, size = pixels * (size_t)step * (size_t)(depth / 8);
+    size_t pixels = (size_t)width * (size_t)height, size = pixels * (size_t)pixel_stride * (size_t)(depth / 8);
     if (width <= 0 || height <= 0 || pixels > SIZE_MAX / 8)
         return DG_NO_MEMORY;
     image->width = width;
     image->height = height;
     image->channels = channels;
-    image->step = step;
+    image->pixel_stride = pixel_stride;
     image->depth = depth;
     return dg_buffer_alloc(heap, size, &image->buffer);
 }

@@ -21,12 +21,12 @@ typedef struct {
 } dg_buffer;
 
 /* Rows follow each other without padding, pixels are interleaved. A 16-bit sample is stored in native byte order.
- * `step` is the distance between two pixels in samples: `channels`, or 4 for RGB stored as RGBX (X = 255). */
+ * `pixel_stride` is the distance between two pixels in samples: `channels`, or 4 for RGB stored as RGBX (X = 255). */
 typedef struct {
     dg_buffer buffer;
     int width, height;
     int channels; /* 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA */
-    int step;
+    int pixel_stride;
     int depth; /* bits per sample: 8 or 16 */
 } dg_image;
 
@@ -42,10 +42,18 @@ dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer);
 /* Gives the memory back and empties `buffer`. Nothing happens to an empty one. */
 void dg_buffer_free(dg_buffer *buffer);
 
+/* For a buffer that is used again from picture to picture: room for `size` bytes, what was in it being lost; and an end to it where
+ * it is larger than `most`, lest a rare big picture keep its memory for ever. */
+dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size);
+void dg_buffer_trim(dg_buffer *buffer, size_t most);
+
 /* A buffer for width x height pixels, and the fields to go with it. Sizes must be positive. */
-dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image);
+dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image);
 static inline void dg_image_free(dg_image *image) { dg_buffer_free(&image->buffer); }
 /* Bytes from one row to the next. */
-static inline size_t dg_image_stride(const dg_image *image) { return (size_t)image->width * image->step * (image->depth / 8); }
+static inline size_t dg_image_stride(const dg_image *image)
+{
+    return (size_t)image->width * image->pixel_stride * (image->depth / 8);
+}
 
 #endif

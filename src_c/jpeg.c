@@ -4,14 +4,14 @@
 
 enum { ROWS_AT_ONCE = 16 }; /* row pointers offered in one call; libjpeg fills at most a row group of them */
 
-void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step)
+void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int pixel_stride)
 {
-    for (int i = 0; i < count; i++, in += 4, out += step) {
+    for (int i = 0; i < count; i++, in += 4, out += pixel_stride) {
         for (int c = 0; c < 3; c++) {
             unsigned product = in[c] * in[3] + 128; /* / 255, rounded, without a division */
             out[c] = (uint8_t)((product + (product >> 8)) >> 8);
         }
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
@@ -33,7 +33,7 @@ static void read_rows(dg_jpeg *jpeg, dg_image *image)
         while (info->output_scanline < info->output_height) {
             uint8_t *out = data + info->output_scanline * stride;
             jpeg_read_scanlines(info, &row, 1);
-            dg_jpeg_cmyk_to_rgb(row, out, image->width, image->step);
+            dg_jpeg_cmyk_to_rgb(row, out, image->width, image->pixel_stride);
         }
         return;
     }
@@ -85,9 +85,10 @@ dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const 
     if (setjmp(jpeg->escape) == 0) {
         dg_jpeg_open(jpeg, data, size);
         int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
-        int step = channels == 3 && options->rgbx ? 4 : channels;
+        int pixel_stride = channels == 3 && options->rgbx ? 4 : channels;
         jpeg_start_decompress(&jpeg->info);
-        if (dg_image_alloc(jpeg->heap, (int)jpeg->info.output_width, (int)jpeg->info.output_height, channels, step, 8, image)
+        if (dg_image_alloc(jpeg->heap, (int)jpeg->info.output_width, (int)jpeg->info.output_height, channels, pixel_stride, 8,
+                           image)
             != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         read_rows(jpeg, image);

@@ -2,7 +2,7 @@
 #ifndef DG_JPEG_H
 #define DG_JPEG_H
 
-#include "codec.h"
+#include "decoder.h"
 #include "resize.h"
 
 typedef struct dg_jpeg dg_jpeg;
@@ -12,7 +12,7 @@ void dg_jpeg_free(dg_jpeg *jpeg);
 
 /* Decodes `data` (which starts with SOI) as libjpeg does by default, straight into the image's buffer: grey stays one
  * channel; YCbCr and RGB give RGB; CMYK and YCCK give RGB by R = C * K / 255 on the inverted samples that Adobe writes,
- * whether the Adobe marker is there or not (as Pillow reads them). RGB has step 4, X = 255, if options->rgbx. A file that
+ * whether the Adobe marker is there or not (as Pillow reads them). RGB has pixel stride 4, X = 255, if options->rgbx. A file that
  * ends before its picture is DG_TRUNCATED unless only the end marker is missing. `*damaged` tells that libjpeg met data
  * which cannot be right and went on; without options->accept_damaged that is DG_CORRUPT. A file whose scans ask for more passes over
  * the picture than its bytes pay for is DG_TOO_LARGE: it would take seconds and show nothing. Sound files that libjpeg does not
@@ -50,7 +50,7 @@ typedef struct dg_jpeg_writer dg_jpeg_writer;
 dg_jpeg_writer *dg_jpeg_writer_new(dg_heap *heap); /* NULL when memory is short */
 void dg_jpeg_writer_free(dg_jpeg_writer *writer);
 
-/* Encodes 8-bit grey or RGB (step 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
+/* Encodes 8-bit grey or RGB (pixel stride 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
 dg_status dg_jpeg_encode(dg_jpeg_writer *writer, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);
 
 #endif

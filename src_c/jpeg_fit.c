@@ -79,11 +79,12 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     jpeg_start_decompress(info);
     plan.src_width = (int)info->output_width;
     plan.src_height = (int)info->output_height;
-    plan.channels = plan.src_step = image->channels;
-    plan.dst_step = image->step;
+    plan.channels = plan.src_pixel_stride = image->channels;
+    plan.dst_pixel_stride = image->pixel_stride;
     plan.depth = 8;
     begin(jpeg, resizer, &plan, image->buffer.data, dg_image_stride(image));
-    size_t before = (size_t)cut(jpeg, resizer) * plan.src_step, stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_step);
+    size_t before = (size_t)cut(jpeg, resizer) * plan.src_pixel_stride,
+           stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_pixel_stride);
     uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1)), *rgb = band + stride * ROWS_AT_ONCE;
     for (int i = 0; i < ROWS_AT_ONCE; i++)
         rows[i] = band + i * stride;
@@ -147,7 +148,7 @@ static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *ima
         plan.box = (dg_box){wanted->box.x0 * sx, wanted->box.y0 * sy, wanted->box.x1 * sx, wanted->box.y1 * sy};
         plan.src_width = (int)component->downsampled_width;
         plan.src_height = (int)component->downsampled_height;
-        plan.channels = plan.src_step = plan.dst_step = 1;
+        plan.channels = plan.src_pixel_stride = plan.dst_pixel_stride = 1;
         plan.depth = 8;
         begin(jpeg, jpeg->resizers[c], &plan, planes + c * plane, (size_t)wanted->dst_width);
         size += (size_t)component->width_in_blocks * dct * component->v_samp_factor * dct;
@@ -174,7 +175,7 @@ static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *ima
         for (; count == 3 && done < complete[0] && done < complete[1] && done < complete[2]; done++) {
             const uint8_t *luma = planes + (size_t)done * wanted->dst_width;
             dg_ycc_to_rgb(luma, luma + plane, luma + 2 * plane, image->buffer.data + done * dg_image_stride(image),
-                          (size_t)wanted->dst_width, image->step);
+                          (size_t)wanted->dst_width, image->pixel_stride);
         }
     }
     return 1;
@@ -188,8 +189,8 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
     if (setjmp(jpeg->escape) == 0) {
         dg_jpeg_open(jpeg, data, size);
         int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
-        int step = channels == 3 && options->rgbx ? 4 : channels;
-        if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
+        int pixel_stride = channels == 3 && options->rgbx ? 4 : channels;
+        if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, pixel_stride, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
         /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a part most of the

@@ -7,9 +7,9 @@
 
 #include <jpeglib.h>
 
-#include "file.h"
 #include "gamut.h"
 #include "jpeg.h"
+#include "scratch.h"
 
 struct dg_jpeg {
     dg_heap *heap;
@@ -49,7 +49,7 @@ int dg_jpeg_is_smoothed(const dg_jpeg *jpeg);
 void dg_jpeg_check_whole(dg_jpeg *jpeg);
 /* `count` pixels of a CMYK row. Pillow reads every CMYK JPEG as Adobe writes it, inverted, and so do we: what is stored is
  * 255 - ink. */
-void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int step);
+void dg_jpeg_cmyk_to_rgb(const uint8_t *in, uint8_t *out, int count, int pixel_stride);
 /* Room in `scratch`, or gives up. */
 uint8_t *dg_jpeg_reserve(dg_jpeg *jpeg, dg_scratch *scratch, size_t size);
 

@@ -104,8 +104,8 @@ dg_status dg_jpeg_encode(dg_jpeg_writer *writer, const dg_image *image, int qual
     if (setjmp(writer->escape) == 0) {
         info->image_width = (JDIMENSION)image->width;
         info->image_height = (JDIMENSION)image->height;
-        info->input_components = image->step;
-        info->in_color_space = image->channels == 1 ? JCS_GRAYSCALE : image->step == 4 ? JCS_EXT_RGBX : JCS_EXT_RGB;
+        info->input_components = image->pixel_stride;
+        info->in_color_space = image->channels == 1 ? JCS_GRAYSCALE : image->pixel_stride == 4 ? JCS_EXT_RGBX : JCS_EXT_RGB;
         jpeg_set_defaults(info);
         jpeg_set_quality(info, quality, TRUE);
         if (image->channels == 3) {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "orientation.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* Where rows become columns, blocks of this many pixels of this many rows are packed first: reading 128 rows of a
@@ -80,26 +82,21 @@ INLINE void image_turn(const turn *turn, int transposed, const size_t bytes)
 
 dg_status dg_image_orient(dg_heap *heap, dg_image *image, int orientation, dg_error *error)
 {
-    /* EXIF's numbers, taken apart: mirrored left to right, top to bottom, and rows become columns. */
-    static const struct {
-        uint8_t mirrored, flipped_vertically, transposed;
-    } PARTS[9] = {
-        [2] = {1, 0, 0}, [3] = {1, 1, 0}, [4] = {0, 1, 0}, [5] = {0, 0, 1}, [6] = {0, 1, 1}, [7] = {1, 1, 1}, [8] = {1, 0, 1},
-    };
     if (orientation < 2 || orientation > 8)
         return DG_OK;
-    const size_t bytes = (size_t)image->step * (image->depth / 8), stride = dg_image_stride(image);
-    const int mirrored = PARTS[orientation].mirrored, flipped_vertically = PARTS[orientation].flipped_vertically;
-    const int transposed = PARTS[orientation].transposed;
+    const size_t bytes = (size_t)image->pixel_stride * (image->depth / 8), stride = dg_image_stride(image);
+    const dg_orientation parts = dg_orientations[orientation];
+    const int transposed = parts.transposed;
     dg_image turned;
     if (dg_image_alloc(heap, transposed ? image->height : image->width, transposed ? image->width : image->height,
-                       image->channels, image->step, image->depth, &turned)
+                       image->channels, image->pixel_stride, image->depth, &turned)
         != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "no memory to turn %d x %d pixels", image->width, image->height);
-    const ptrdiff_t right = mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;
-    const ptrdiff_t below = flipped_vertically ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
+    const ptrdiff_t right = parts.mirrored ? -(ptrdiff_t)bytes : (ptrdiff_t)bytes;
+    const ptrdiff_t below = parts.flipped_vertically ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
     turn turn = {
-        .in = image->buffer.data + (mirrored ? stride - bytes : 0) + (flipped_vertically ? (image->height - 1) * stride : 0),
+        .in = image->buffer.data + (parts.mirrored ? stride - bytes : 0)
+              + (parts.flipped_vertically ? (image->height - 1) * stride : 0),
         .across = transposed ? below : right,
         .down = transposed ? right : below,
         .out = turned.buffer.data,

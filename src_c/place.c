@@ -12,9 +12,9 @@ enum { PIECE = 960 }; /* pixels worked on at once: a multiple of what the fast l
 
 /* ---- plain functions ---- */
 
-static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
+static void split(const uint8_t *in, int pixel_stride, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
 {
-    for (size_t i = 0; i < n; i++, in += step) {
+    for (size_t i = 0; i < n; i++, in += pixel_stride) {
         red[i] = in[0];
         green[i] = in[1];
         blue[i] = in[2];
@@ -128,10 +128,10 @@ static void put(const dg_place_functions *functions, const dg_placement *placeme
 }
 
 /* n samples of `out` from n pixels of `in`: the first channel of each. */
-static void pick(const uint8_t *in, int step, uint8_t *out, size_t n)
+static void pick(const uint8_t *in, int pixel_stride, uint8_t *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = in[i * step];
+        out[i] = in[i * pixel_stride];
 }
 
 static void luma(const uint8_t *red, const uint8_t *green, const uint8_t *blue, uint8_t *out, size_t n)
@@ -147,9 +147,9 @@ static void place_planes(const dg_place_functions *functions, const dg_placement
     uint8_t rows[3][PIECE];
     int grey = image->channels <= 2;
     if (grey)
-        pick(in, image->step, rows[0], n);
+        pick(in, image->pixel_stride, rows[0], n);
     else
-        functions->split(in, image->step, rows[0], rows[1], rows[2], n);
+        functions->split(in, image->pixel_stride, rows[0], rows[1], rows[2], n);
     if (!grey && placement->channels == 1)
         luma(rows[0], rows[1], rows[2], rows[0], n);
     for (int c = 0; c < placement->channels; c++, out += plane)
@@ -161,10 +161,10 @@ static void place_pixels(const dg_place_functions *functions, const dg_placement
 {
     uint8_t grey[PIECE], row[3 * PIECE];
     if (image->channels <= 2) {
-        pick(in, image->step, grey, n);
+        pick(in, image->pixel_stride, grey, n);
         dg_grey_to_rgb(grey, row, n, 3);
         in = row;
-    } else if (image->step == 4) {
+    } else if (image->pixel_stride == 4) {
         dg_rgbx_to_rgb(in, row, n);
         in = row;
     }
@@ -180,7 +180,7 @@ dg_status dg_place(const dg_placement *placement, const dg_image *image, void *d
     uint8_t *out = destination;
     if (image->depth != 8)
         return dg_fail(error, DG_UNSUPPORTED, "%d-bit samples have no place in a batch", image->depth);
-    for (size_t x = 0, n; x < count; x += n, in += n * image->step, out += n * (planes ? size : 3 * size)) {
+    for (size_t x = 0, n; x < count; x += n, in += n * image->pixel_stride, out += n * (planes ? size : 3 * size)) {
         n = count - x < PIECE ? count - x : PIECE;
         if (planes)
             place_planes(functions, placement, image, in, out, count * size, n);

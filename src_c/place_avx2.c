@@ -7,9 +7,9 @@
 #define AVX2 __attribute__((target("avx2,f16c")))
 
 /* Eight pixels as red, green, blue, x of 0 to 3, then the same of 4 to 7: four bytes each. */
-AVX2 static inline __m256i load_8(const uint8_t *in, int step)
+AVX2 static inline __m256i load_8(const uint8_t *in, int pixel_stride)
 {
-    if (step == 4) {
+    if (pixel_stride == 4) {
         const __m256i order = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
                                                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         return _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)in), order);
@@ -21,13 +21,13 @@ AVX2 static inline __m256i load_8(const uint8_t *in, int step)
     return _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1), order);
 }
 
-AVX2 static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
+AVX2 static void split(const uint8_t *in, int pixel_stride, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* unpacking worked within halves */
     size_t i = 0;
-    for (; i + 32 <= n; i += 32, in += 32 * step) {
-        __m256i a = load_8(in, step), b = load_8(in + 8 * step, step);
-        __m256i c = load_8(in + 16 * step, step), d = load_8(in + 24 * step, step);
+    for (; i + 32 <= n; i += 32, in += 32 * pixel_stride) {
+        __m256i a = load_8(in, pixel_stride), b = load_8(in + 8 * pixel_stride, pixel_stride);
+        __m256i c = load_8(in + 16 * pixel_stride, pixel_stride), d = load_8(in + 24 * pixel_stride, pixel_stride);
         __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
         __m256i ab_blue = _mm256_unpackhi_epi32(a, b), cd_blue = _mm256_unpackhi_epi32(c, d);
         __m256i r = _mm256_permutevar8x32_epi32(_mm256_unpacklo_epi64(ab, cd), order);
@@ -37,7 +37,7 @@ AVX2 static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green
         _mm256_storeu_si256((__m256i *)(green + i), g);
         _mm256_storeu_si256((__m256i *)(blue + i), u);
     }
-    dg_place_generic.split(in, step, red + i, green + i, blue + i, n - i);
+    dg_place_generic.split(in, pixel_stride, red + i, green + i, blue + i, n - i);
 }
 
 AVX2 static inline __m256 scale_8(const uint8_t *in, const dg_place_scaling *scaling, int k)

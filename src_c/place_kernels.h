@@ -7,8 +7,8 @@
 
 /* Nothing outside the n pixels or values is read or written, and out does not overlap in. */
 typedef struct {
-    /* n pixels of RGB (step 3) or RGBX, RGBA (step 4) to a row of each colour. */
-    void (*split)(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n);
+    /* n pixels of RGB (pixel stride 3) or RGBX, RGBA (pixel stride 4) to a row of each colour. */
+    void (*split)(const uint8_t *in, int pixel_stride, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n);
     /* n values; scaling's entries are taken in turn. */
     void (*to_float32)(const uint8_t *in, float *out, size_t n, const dg_place_scaling *scaling);
     void (*to_float16)(const uint8_t *in, uint16_t *out, size_t n, const dg_place_scaling *scaling);

@@ -4,12 +4,12 @@
 #ifdef __aarch64__
 #include <arm_neon.h>
 
-static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
+static void split(const uint8_t *in, int pixel_stride, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n)
 {
     size_t i = 0;
-    for (; i + 16 <= n; i += 16, in += 16 * step) {
+    for (; i + 16 <= n; i += 16, in += 16 * pixel_stride) {
         uint8x16x3_t rgb;
-        if (step == 4) {
+        if (pixel_stride == 4) {
             uint8x16x4_t rgbx = vld4q_u8(in);
             rgb = (uint8x16x3_t){{rgbx.val[0], rgbx.val[1], rgbx.val[2]}};
         } else {
@@ -19,7 +19,7 @@ static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uin
         vst1q_u8(green + i, rgb.val[1]);
         vst1q_u8(blue + i, rgb.val[2]);
     }
-    dg_place_generic.split(in, step, red + i, green + i, blue + i, n - i);
+    dg_place_generic.split(in, pixel_stride, red + i, green + i, blue + i, n - i);
 }
 
 /* Values k to k + 7 of the pattern. */

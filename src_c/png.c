@@ -65,14 +65,6 @@ void dg_png_free(dg_png *png)
     free(png);
 }
 
-static dg_status scratch_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
-{
-    if (buffer->capacity >= size)
-        return DG_OK;
-    dg_buffer_free(buffer);
-    return dg_buffer_alloc(heap, size, buffer);
-}
-
 static size_t row_bytes(const picture *picture, size_t width) { return (width * picture->bits + 7) / 8; }
 
 /* Sizes of rows, with and without interlacing; DG_NO_MEMORY where they are more than a size_t can say. */
@@ -135,8 +127,8 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
     const size_t zeros = (size_t)header->width * (header->depth == 16 ? 8 : 4) + SLACK; /* for the longest pixels */
     const size_t band_rows = header->height < BAND ? header->height : BAND;
     const size_t spare = header->interlaced ? zeros : dg_png_is_direct(header) ? 0 : band_rows * picture->row_size;
-    if (scratch_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
-        || (!dg_png_idat_is_one(header) && scratch_reserve(png->heap, &png->joined, size) != DG_OK))
+    if (dg_buffer_reserve(png->heap, &png->rows, zeros + spare + picture->need + SLACK) != DG_OK
+        || (!dg_png_idat_is_one(header) && dg_buffer_reserve(png->heap, &png->joined, size) != DG_OK))
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     picture->zeros = png->rows.data;
     picture->spare = picture->zeros + zeros;
@@ -166,12 +158,12 @@ static dg_status image_prepare(dg_png *png, const picture *picture, dg_image *im
     const dg_png_header *header = &picture->header;
     int colours = header->colour == DG_PNG_PALETTE ? 3 : header->samples;
     int channels = colours + header->transparency, depth = header->depth == 16 ? 16 : 8;
-    int step = channels == 3 && depth == 8 && picture->options->rgbx ? 4 : channels;
-    if (dg_image_alloc(png->heap, header->width, header->height, channels, step, depth, image) != DG_OK)
+    int pixel_stride = channels == 3 && depth == 8 && picture->options->rgbx ? 4 : channels;
+    if (dg_image_alloc(png->heap, header->width, header->height, channels, pixel_stride, depth, image) != DG_OK)
         return dg_fail(picture->error, DG_NO_MEMORY, "png: no memory for %u x %u pixels", header->width, header->height);
     if (picture->have < picture->need) {
         memset(image->buffer.data, 0, image->buffer.size);
-        if (step > channels)
+        if (pixel_stride > channels)
             for (size_t i = 3; i < image->buffer.size; i += 4)
                 image->buffer.data[i] = 255;
     }
@@ -193,7 +185,7 @@ static dg_status rows_finish(const picture *picture, dg_image *image)
     const int direct = dg_png_is_direct(header), bytes = picture->bits < 8 ? 1 : picture->bits / 8;
     dg_png_band band = {.raw_stride = raw_stride, .bytes = bytes, .above = picture->zeros};
     band.pixels = picture->row_size / bytes;
-    band.step = direct ? image->step : bytes;
+    band.pixel_stride = direct ? image->pixel_stride : bytes;
     band.out_stride = direct ? stride : picture->row_size;
     for (size_t row = 0; row < rows; row += band.rows) {
         const uint8_t *raw = picture->filtered + row * raw_stride;
@@ -224,7 +216,7 @@ static dg_status passes_finish(const picture *picture, dg_image *image)
     for (int number = 0; number < 7; number++) {
         dg_png_pass pass = dg_png_pass_of(&picture->header, number);
         size_t size = row_bytes(picture, pass.width);
-        dg_png_band band = {.above = picture->zeros, .pixels = size / bytes, .bytes = bytes, .step = bytes, .rows = 1};
+        dg_png_band band = {.above = picture->zeros, .pixels = size / bytes, .bytes = bytes, .pixel_stride = bytes, .rows = 1};
         if (pass.width == 0)
             continue;
         for (size_t row = 0; row < pass.height; row++, raw += size + 1) {
@@ -273,9 +265,7 @@ dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_
     picture.simd = png->simd;
     memset(image, 0, sizeof *image);
     dg_status status = picture_decode(png, &picture, data, size, image);
-    if (png->rows.capacity > KEPT_MOST)
-        dg_buffer_free(&png->rows);
-    if (png->joined.capacity > KEPT_MOST)
-        dg_buffer_free(&png->joined);
+    dg_buffer_trim(&png->rows, KEPT_MOST);
+    dg_buffer_trim(&png->joined, KEPT_MOST);
     return status;
 }

@@ -14,13 +14,13 @@ static inline unsigned sample(const uint8_t *row, size_t i, int depth)
     return row[bit >> 3] >> (8 - depth - (bit & 7)) & ((1 << depth) - 1);
 }
 
-static void expand_palette(const dg_png_header *header, const uint8_t *row, int step, uint8_t *out, size_t count)
+static void expand_palette(const dg_png_header *header, const uint8_t *row, int pixel_stride, uint8_t *out, size_t count)
 {
     const int depth = header->depth;
-    for (size_t i = 0; i < count; i++, out += step) {
+    for (size_t i = 0; i < count; i++, out += pixel_stride) {
         const uint8_t *colour = header->palette[depth == 8 ? row[i] : sample(row, i, depth)];
         memcpy(out, colour, 3);
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = colour[3]; /* 255 where there is no tRNS, as X should be */
     }
 }
@@ -37,11 +37,11 @@ static void expand_grey(const dg_png_header *header, const uint8_t *row, uint8_t
 }
 
 /* RGB that an interlaced picture could not have written in place: with a fourth byte or without. */
-static void expand_rgb(const uint8_t *row, int step, uint8_t *out, size_t count)
+static void expand_rgb(const uint8_t *row, int pixel_stride, uint8_t *out, size_t count)
 {
-    for (size_t i = 0; i < count; i++, out += step) {
+    for (size_t i = 0; i < count; i++, out += pixel_stride) {
         memcpy(out, row + 3 * i, 3);
-        if (step == 4)
+        if (pixel_stride == 4)
             out[3] = 255;
     }
 }
@@ -91,9 +91,9 @@ void dg_png_expand(const dg_png_header *header, const dg_image *image, const uin
     else if (header->depth == 16)
         swap_16(row, out, count * header->samples);
     else if (header->colour == DG_PNG_PALETTE)
-        expand_palette(header, row, image->step, out, count);
+        expand_palette(header, row, image->pixel_stride, out, count);
     else if (header->colour == DG_PNG_RGB) {
-        expand_rgb(row, image->step, out, count);
+        expand_rgb(row, image->pixel_stride, out, count);
         if (header->transparency)
             dg_png_key_out(header, out, count);
     } else if (header->colour == DG_PNG_GREY)
@@ -127,7 +127,7 @@ dg_png_pass dg_png_pass_of(const dg_png_header *header, int number)
 
 void dg_png_pass_place(const dg_png_pass *pass, size_t row, const uint8_t *pixels, dg_image *image)
 {
-    size_t size = (size_t)image->step * (image->depth / 8);
+    size_t size = (size_t)image->pixel_stride * (image->depth / 8);
     uint8_t *out = image->buffer.data + (pass->y + row * pass->y_step) * dg_image_stride(image) + pass->x * size;
     for (size_t i = 0; i < pass->width; i++, pixels += size, out += size * pass->x_step)
         for (size_t j = 0; j < size; j++)

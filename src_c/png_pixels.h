@@ -9,7 +9,7 @@
  * which RGB with tRNS still needs dg_png_key_out; all else is expanded. */
 int dg_png_is_direct(const dg_png_header *header);
 
-/* `count` pixels of one unfiltered row to the channels, step and depth of `image`. */
+/* `count` pixels of one unfiltered row to the channels, pixel_stride and depth of `image`. */
 void dg_png_expand(const dg_png_header *header, const dg_image *image, const uint8_t *row, uint8_t *out, size_t count);
 
 /* RGBA of 8 bits whose colour is the key gets alpha 0. */

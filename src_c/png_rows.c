@@ -33,24 +33,24 @@ INLINE unsigned predict(const int filter, int left, int up, int corner)
 
 /* Pixels first..end of one row. Everything const is known at compile time: the loop over bytes unrolls. (The arrays are
  * of int so that they stay in registers.) */
-INLINE void row_part(const int filter, const int bytes, const int step, const uint8_t *raw, const uint8_t *above, uint8_t *out,
-                     size_t first, size_t end)
+INLINE void row_part(const int filter, const int bytes, const int pixel_stride, const uint8_t *raw, const uint8_t *above,
+                     uint8_t *out, size_t first, size_t end)
 {
     int left[8] = {0}, corner[8] = {0};
     for (int j = 0; first && j < bytes; j++) {
-        left[j] = out[(first - 1) * step + j];
-        corner[j] = above[(first - 1) * step + j];
+        left[j] = out[(first - 1) * pixel_stride + j];
+        corner[j] = above[(first - 1) * pixel_stride + j];
     }
     for (size_t i = first; i < end; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < bytes; j++) {
-            int up = above[i * step + j];
+            int up = above[i * pixel_stride + j];
             left[j] = (raw[i * bytes + j] + predict(filter, left[j], up, corner[j])) & 255;
             corner[j] = up;
-            out[i * step + j] = left[j];
+            out[i * pixel_stride + j] = left[j];
         }
-        if (step > bytes)
-            out[i * step + bytes] = 255;
+        if (pixel_stride > bytes)
+            out[i * pixel_stride + bytes] = 255;
     }
 }
 
@@ -70,31 +70,33 @@ static void add_up(const uint8_t *raw, const uint8_t *above, uint8_t *out, size_
         out[i] = raw[i] + above[i];
 }
 
-INLINE void row_of(int filter, const int bytes, const int step, const uint8_t *raw, const uint8_t *above, uint8_t *out,
+INLINE void row_of(int filter, const int bytes, const int pixel_stride, const uint8_t *raw, const uint8_t *above, uint8_t *out,
                    size_t first, size_t end)
 {
     switch (filter) {
     case NONE:
-        if (step > bytes)
-            row_part(NONE, bytes, step, raw, above, out, first, end);
+        if (pixel_stride > bytes)
+            row_part(NONE, bytes, pixel_stride, raw, above, out, first, end);
         else if (out != raw)
-            memcpy(out + first * step, raw + first * step, (end - first) * step);
+            memcpy(out + first * pixel_stride, raw + first * pixel_stride, (end - first) * pixel_stride);
         break;
-    case SUB: row_part(SUB, bytes, step, raw, above, out, first, end); break;
+    case SUB: row_part(SUB, bytes, pixel_stride, raw, above, out, first, end); break;
     case UP:
-        if (step > bytes)
-            row_part(UP, bytes, step, raw, above, out, first, end);
+        if (pixel_stride > bytes)
+            row_part(UP, bytes, pixel_stride, raw, above, out, first, end);
         else
-            add_up(raw + first * step, above + first * step, out + first * step, (end - first) * step);
+            add_up(raw + first * pixel_stride, above + first * pixel_stride, out + first * pixel_stride,
+                   (end - first) * pixel_stride);
         break;
-    case AVERAGE: row_part(AVERAGE, bytes, step, raw, above, out, first, end); break;
-    case PAETH: row_part(PAETH, bytes, step, raw, above, out, first, end); break;
+    case AVERAGE: row_part(AVERAGE, bytes, pixel_stride, raw, above, out, first, end); break;
+    case PAETH: row_part(PAETH, bytes, pixel_stride, raw, above, out, first, end); break;
     }
 }
 
-static void row(int filter, int bytes, int step, const uint8_t *raw, const uint8_t *above, uint8_t *out, size_t first, size_t end)
+static void row(int filter, int bytes, int pixel_stride, const uint8_t *raw, const uint8_t *above, uint8_t *out, size_t first,
+                size_t end)
 {
-    switch (bytes + 8 * (step > bytes)) {
+    switch (bytes + 8 * (pixel_stride > bytes)) {
     case 1: row_of(filter, 1, 1, raw, above, out, first, end); break;
     case 2: row_of(filter, 2, 2, raw, above, out, first, end); break;
     case 3: row_of(filter, 3, 3, raw, above, out, first, end); break;
@@ -147,7 +149,8 @@ static const uint8_t PACK[5][16] = {
 /* In the first steps the upper lanes have not come to their row's first pixel. */
 static const uint32_t STARTED[3][4] = {{~0u, 0, 0, 0}, {~0u, ~0u, 0, 0}, {~0u, ~0u, ~0u, 0}};
 
-DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int all_paeth, const int bytes, const int step)
+DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int all_paeth, const int bytes,
+                               const int pixel_stride)
 {
     const uint8_t *raw[4], *above = band->above;
     uint8_t *out[4];
@@ -160,13 +163,13 @@ DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int
         masks_set(&use, k, raw[k][-1]);
     }
     const lanes use_left = lanes_load(use.left), use_up = lanes_load(use.up), use_corner = lanes_load(use.corner);
-    const lanes average = lanes_load(use.average), opaque = lanes_fill(step > bytes ? 0xff000000 : 0);
-    const lanes spread = lanes_load(SPREAD[bytes]), spread_above = lanes_load(SPREAD[step]);
-    const lanes pack = lanes_load(PACK[step]), zero = lanes_fill(0);
+    const lanes average = lanes_load(use.average), opaque = lanes_fill(pixel_stride > bytes ? 0xff000000 : 0);
+    const lanes spread = lanes_load(SPREAD[bytes]), spread_above = lanes_load(SPREAD[pixel_stride]);
+    const lanes pack = lanes_load(PACK[pixel_stride]), zero = lanes_fill(0);
     lanes done = zero, corner = zero;
     size_t x = 0;
-    for (; x * step + 16 <= band->pixels * step; x += 4) {
-        lanes pixel[4], from_above = lanes_reorder(lanes_load(above + x * step), spread_above);
+    for (; x * pixel_stride + 16 <= band->pixels * pixel_stride; x += 4) {
+        lanes pixel[4], from_above = lanes_reorder(lanes_load(above + x * pixel_stride), spread_above);
         for (int k = 0; k < 4; k++)
             pixel[k] = lanes_reorder(lanes_load(raw[k] + ((ptrdiff_t)x - k) * bytes), spread);
         lanes_transpose(pixel);
@@ -198,15 +201,15 @@ DG_LANES INLINE void four_rows(const dg_png_band *band, int first_row, const int
         /* Stores reach past what is known, into pixels that a later one writes: to the right of a row, and in the first
          * step to the left of rows 1 to 3, which is the end of the row above; hence from the last row to the first. */
         for (int k = 3; k >= 0; k--)
-            lanes_store(out[k] + ((ptrdiff_t)x - k) * step, lanes_reorder(lanes_or(pixel[k], opaque), pack));
+            lanes_store(out[k] + ((ptrdiff_t)x - k) * pixel_stride, lanes_reorder(lanes_or(pixel[k], opaque), pack));
     }
     for (int k = 0; k < 4; k++)
-        row(raw[k][-1], bytes, step, raw[k], k ? out[k - 1] : above, out[k], x ? x - k : 0, band->pixels);
+        row(raw[k][-1], bytes, pixel_stride, raw[k], k ? out[k - 1] : above, out[k], x ? x - k : 0, band->pixels);
 }
 
-#define FOUR_ROWS_OF(name, bytes, step)                                                                   \
-    DG_LANES static void name(const dg_png_band *band, int row) { four_rows(band, row, 0, bytes, step); } \
-    DG_LANES static void name##_paeth(const dg_png_band *band, int row) { four_rows(band, row, 1, bytes, step); }
+#define FOUR_ROWS_OF(name, bytes, pixel_stride)                                                                   \
+    DG_LANES static void name(const dg_png_band *band, int row) { four_rows(band, row, 0, bytes, pixel_stride); } \
+    DG_LANES static void name##_paeth(const dg_png_band *band, int row) { four_rows(band, row, 1, bytes, pixel_stride); }
 FOUR_ROWS_OF(grey, 1, 1)
 FOUR_ROWS_OF(grey_alpha, 2, 2)
 FOUR_ROWS_OF(rgb, 3, 3)
@@ -223,7 +226,7 @@ static int four_rows_try(const dg_png_band *band, int first_row)
     for (int k = 0; k < 4; k++)
         paeth += band->raw[(first_row + k) * band->raw_stride] == PAETH;
     if (paeth >= 2)
-        BY_SHAPE[band->step > band->bytes ? 0 : band->bytes][paeth == 4](band, first_row);
+        BY_SHAPE[band->pixel_stride > band->bytes ? 0 : band->bytes][paeth == 4](band, first_row);
     return paeth >= 2;
 }
 
@@ -253,7 +256,7 @@ int dg_png_unfilter(const dg_png_band *band, int simd)
 #endif
         uint8_t *out = band->out + done * band->out_stride;
         const uint8_t *raw = band->raw + done * band->raw_stride, *above = done ? out - band->out_stride : band->above;
-        row(raw[0], band->bytes, band->step, raw + 1, above, out, 0, band->pixels);
+        row(raw[0], band->bytes, band->pixel_stride, raw + 1, above, out, 0, band->pixels);
         done++;
     }
     return legal;

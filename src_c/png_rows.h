@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* A band of filtered rows and where their bytes go. Each row in `raw` is a filter byte and then pixels x bytes bytes.
- * Either out is raw + 1 (in place: step = bytes, the same strides), or the two do not overlap and 64 bytes may be read
+ * Either out is raw + 1 (in place: pixel_stride = bytes, the same strides), or the two do not overlap and 64 bytes may be read
  * before and after the rows in `raw`. */
 typedef struct {
     const uint8_t *raw;
@@ -16,7 +16,7 @@ typedef struct {
     const uint8_t *above; /* the row over the first one as it was written out, zeros over the picture's first */
     size_t pixels;        /* in a row; of depths below 8 bits a "pixel" is a byte */
     int bytes;            /* of a filtered pixel: 1, 2, 3, 4, 6 or 8 */
-    int step;             /* of a pixel written: `bytes`, or 4 for 3 with 255 as the fourth */
+    int pixel_stride;             /* of a pixel written: `bytes`, or 4 for 3 with 255 as the fourth */
     int rows;
 } dg_png_band;
 

@@ -50,20 +50,6 @@ void dg_png_writer_free(dg_png_writer *writer)
     free(writer);
 }
 
-static dg_status scratch_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
-{
-    if (buffer->capacity >= size)
-        return DG_OK;
-    dg_buffer_free(buffer);
-    return dg_buffer_alloc(heap, size, buffer);
-}
-
-static void scratch_trim(dg_buffer *buffer)
-{
-    if (buffer->capacity > KEPT_MOST)
-        dg_buffer_free(buffer);
-}
-
 static size_t row_bytes(const dg_image *image) { return (size_t)image->width * image->channels * (image->depth / 8); }
 
 /* A row as PNG has it: big-endian, and RGB without X. In place where the image has it so, else in `spare`. */
@@ -71,14 +57,14 @@ static const uint8_t *row_take(const dg_image *image, size_t y, uint8_t *spare)
 {
     const uint8_t *row = image->buffer.data + y * dg_image_stride(image);
     const uint16_t *deep = (const uint16_t *)row;
-    const size_t width = (size_t)image->width, channels = (size_t)image->channels, step = (size_t)image->step;
-    if (image->depth == 8 && step == channels)
+    const size_t width = (size_t)image->width, channels = (size_t)image->channels, pixel_stride = (size_t)image->pixel_stride;
+    if (image->depth == 8 && pixel_stride == channels)
         return row;
     if (image->depth == 8) {
         dg_rgbx_to_rgb(row, spare, width);
         return spare;
     }
-    for (size_t x = 0, at = 0; x < width; x++, deep += step)
+    for (size_t x = 0, at = 0; x < width; x++, deep += pixel_stride)
         for (size_t c = 0; c < channels; c++, at += 2) {
             spare[at] = deep[c] >> 8;
             spare[at + 1] = deep[c] & 255;
@@ -183,10 +169,10 @@ static dg_status image_encode(dg_png_writer *writer, const dg_image *image, dg_b
     size_t size, scratch, around = 3 * row_bytes(image);
     if (__builtin_mul_overflow(row_bytes(image) + 1, (size_t)image->height, &size)
         || __builtin_add_overflow(size, around, &scratch) || size > SIZE_MAX / 2
-        || scratch_reserve(writer->heap, &writer->rows, scratch) != DG_OK)
+        || dg_buffer_reserve(writer->heap, &writer->rows, scratch) != DG_OK)
         return no_memory(image, error);
     size_t bound = libdeflate_zlib_compress_bound(writer->deflater, size);
-    if (scratch_reserve(writer->heap, &writer->packed, bound) != DG_OK)
+    if (dg_buffer_reserve(writer->heap, &writer->packed, bound) != DG_OK)
         return no_memory(image, error);
     const uint8_t *filtered = rows_filter(writer, image);
     size_t packed = libdeflate_zlib_compress(writer->deflater, filtered, size, writer->packed.data, bound);
@@ -199,7 +185,7 @@ dg_status dg_png_encode(dg_png_writer *writer, const dg_image *image, dg_buffer 
 {
     memset(out, 0, sizeof *out);
     dg_status status = image_encode(writer, image, out, error);
-    scratch_trim(&writer->rows);
-    scratch_trim(&writer->packed);
+    dg_buffer_trim(&writer->rows, KEPT_MOST);
+    dg_buffer_trim(&writer->packed, KEPT_MOST);
     return status;
 }

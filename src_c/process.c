@@ -4,17 +4,16 @@
 #include <string.h>
 
 #include "color.h"
+#include "encode.h"
 #include "header.h"
-#include "jpeg.h"
 #include "orient.h"
-#include "png_write.h"
+#include "orientation.h"
 
 struct dg_worker {
     dg_heap *heap;
     dg_codec *codec;
     dg_resizer *resizer;
-    dg_png_writer *png_writer;
-    dg_jpeg_writer *jpeg_writer;
+    dg_encoder *encoder;
 };
 
 dg_worker *dg_worker_new(dg_heap *heap)
@@ -25,9 +24,8 @@ dg_worker *dg_worker_new(dg_heap *heap)
     worker->heap = heap;
     worker->codec = dg_codec_new(heap);
     worker->resizer = dg_resizer_new();
-    worker->png_writer = dg_png_writer_new(heap);
-    worker->jpeg_writer = dg_jpeg_writer_new(heap);
-    if (worker->codec && worker->resizer && worker->png_writer && worker->jpeg_writer)
+    worker->encoder = dg_encoder_new(heap);
+    if (worker->codec && worker->resizer && worker->encoder)
         return worker;
     dg_worker_free(worker);
     return NULL;
@@ -39,23 +37,11 @@ void dg_worker_free(dg_worker *worker)
         return;
     dg_codec_free(worker->codec);
     dg_resizer_free(worker->resizer);
-    dg_png_writer_free(worker->png_writer);
-    dg_jpeg_writer_free(worker->jpeg_writer);
+    dg_encoder_free(worker->encoder);
     free(worker);
 }
 
-void dg_worker_enter(dg_worker *worker)
-{
-    dg_image image = {0};
-    dg_buffer file = {0};
-    dg_error error;
-    if (dg_image_alloc(worker->heap, 8, 8, 1, 1, 8, &image) != DG_OK)
-        return;
-    memset(image.buffer.data, 0, image.buffer.size);
-    dg_jpeg_encode(worker->jpeg_writer, &image, 90, 444, &file, &error);
-    dg_buffer_free(&file);
-    dg_image_free(&image);
-}
+void dg_worker_enter(dg_worker *worker) { dg_encoder_enter(worker->encoder); }
 
 /* Moves `from` into the place of `*image`. */
 static void replace(dg_image *image, dg_image from)
@@ -73,7 +59,7 @@ static dg_status no_memory(dg_error *error, int width, int height)
 
 static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
 {
-    size_t pixel = (size_t)from->step * (from->depth / 8);
+    size_t pixel = (size_t)from->pixel_stride * (from->depth / 8);
     double dx = (box.x1 - box.x0) / to->width, dy = (box.y1 - box.y0) / to->height;
     for (int y = 0; y < to->height; y++) {
         int row = (int)(box.y0 + (y + 0.5) * dy);
@@ -86,33 +72,23 @@ static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
     }
 }
 
-/* Whether an upright picture is to be cut or resized. */
-static int is_fitted(const dg_crop *crop, int width, int height)
-{
-    if (crop->target.width == 0)
-        return 0;
-    dg_box box = dg_crop_box(crop, width, height, 1);
-    return crop->target.width != width || crop->target.height != height || box.x0 != 0 || box.y0 != 0 || box.x1 != width
-           || box.y1 != height;
-}
-
-static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_crop *crop, dg_image *image,
+static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_draw *draw, dg_image *image,
                      dg_error *error)
 {
-    dg_size size = crop->target;
+    dg_size size = draw->frame.target;
     dg_image fitted;
     int nearest = role == DG_ROLE_MASK && options->nearest_masks;
     int wide = image->channels == 3 && image->depth == 8 && options->decode.rgbx;
-    int step = nearest ? image->step : wide ? 4 : image->channels;
-    dg_box box = dg_crop_box(crop, image->width, image->height, 1);
-    if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, step, image->depth, &fitted) != DG_OK)
+    int pixel_stride = nearest ? image->pixel_stride : wide ? 4 : image->channels;
+    dg_box box = dg_frame_box(&draw->frame, image->width, image->height, 1);
+    if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, pixel_stride, image->depth, &fitted) != DG_OK)
         return no_memory(error, size.width, size.height);
     dg_status status = DG_OK;
     if (nearest) {
         resize_nearest(image, box, &fitted);
     } else {
-        dg_resize_plan plan = {image->width, image->height, box,          size.width,    size.height,  image->channels,
-                               image->step,  step,          image->depth, options->mode, DG_ORDER_AUTO};
+        dg_resize_plan plan = {image->width,        image->height, box,          size.width,    size.height,  image->channels,
+                               image->pixel_stride, pixel_stride,  image->depth, options->mode, DG_ORDER_AUTO};
         status = dg_resize(worker->resizer, &plan, image->buffer.data, dg_image_stride(image), fitted.buffer.data,
                            dg_image_stride(&fitted), error);
     }
@@ -128,7 +104,7 @@ static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *
 static dg_status narrow(dg_worker *worker, dg_image *image, dg_error *error)
 {
     dg_image out;
-    if (dg_image_alloc(worker->heap, image->width, image->height, image->channels, image->step, 8, &out) != DG_OK)
+    if (dg_image_alloc(worker->heap, image->width, image->height, image->channels, image->pixel_stride, 8, &out) != DG_OK)
         return no_memory(error, image->width, image->height);
     dg_depth_16_to_8((const uint16_t *)image->buffer.data, out.buffer.data, out.buffer.size);
     replace(image, out);
@@ -139,39 +115,43 @@ static dg_status narrow(dg_worker *worker, dg_image *image, dg_error *error)
 static dg_status make_rgb8(dg_worker *worker, const dg_process_options *options, dg_image *image, dg_error *error)
 {
     dg_image out;
-    int step = options->decode.rgbx ? 4 : 3;
+    int pixel_stride = options->decode.rgbx ? 4 : 3;
     size_t count = (size_t)image->width * image->height;
     if (image->depth == 16 && narrow(worker, image, error) != DG_OK)
         return error->status;
     if (image->channels == 3)
         return DG_OK;
-    if (dg_image_alloc(worker->heap, image->width, image->height, 3, step, 8, &out) != DG_OK)
+    if (dg_image_alloc(worker->heap, image->width, image->height, 3, pixel_stride, 8, &out) != DG_OK)
         return no_memory(error, image->width, image->height);
     if (image->channels == 1)
-        dg_grey_to_rgb(image->buffer.data, out.buffer.data, count, step);
+        dg_grey_to_rgb(image->buffer.data, out.buffer.data, count, pixel_stride);
     else
-        dg_alpha_over(image->buffer.data, image->channels, options->background, out.buffer.data, count, step);
+        dg_alpha_over(image->buffer.data, image->channels, options->background, out.buffer.data, count, pixel_stride);
     replace(image, out);
     return DG_OK;
 }
 
 /* ---- encode ---- */
 
-static dg_status encode(dg_worker *worker, dg_role role, const dg_process_options *options, dg_picture *picture, dg_error *error)
+/* Masks are always PNG, since what JPEG makes of a label is another one. */
+static dg_encoding encoding_for(dg_role role, const dg_process_options *options)
+{
+    return options->encoding != DG_ENCODE_NOT && role == DG_ROLE_MASK ? DG_ENCODE_PNG : options->encoding;
+}
+
+static dg_status encode(dg_worker *worker, dg_encoding encoding, const dg_process_options *options, dg_picture *picture,
+                        dg_error *error)
 {
     dg_image *image = &picture->image;
     dg_buffer file;
     dg_status status = DG_OK;
-    if (options->encoding == DG_ENCODE_JPEG && role != DG_ROLE_MASK) {
-        if (image->depth == 16)
-            status = narrow(worker, image, error);
-        if (status == DG_OK && (image->channels == 2 || image->channels == 4))
-            status = make_rgb8(worker, options, image, error); /* JPEG has no alpha */
-        if (status == DG_OK)
-            status = dg_jpeg_encode(worker->jpeg_writer, image, options->quality, options->chroma, &file, error);
-    } else {
-        status = dg_png_encode(worker->png_writer, image, &file, error);
-    }
+    int plain = dg_encoding_is_plain(encoding);
+    if (plain && image->depth == 16)
+        status = narrow(worker, image, error);
+    if (status == DG_OK && plain && (image->channels == 2 || image->channels == 4))
+        status = make_rgb8(worker, options, image, error);
+    if (status == DG_OK)
+        status = dg_encode(worker->encoder, encoding, image, options->quality, options->chroma, &file, error);
     if (status != DG_OK)
         return status;
     dg_image_free(image);
@@ -182,53 +162,53 @@ static dg_status encode(dg_worker *worker, dg_role role, const dg_process_option
 
 /* ---- the way ---- */
 
-enum { MIRRORED = 2 };
-
-/* The orientation that mirrors, left to right, what `orientation` turns upright: 1 and 2, 3 and 4 … are such pairs. */
-static int mirrored(int orientation) { return ((orientation - 1) ^ 1) + 1; }
+enum { MIRRORED = 2 }; /* the orientation that is only mirrored left to right */
 
 /* From pixels as stored on; `fitted` if they are cut and resized already. */
 static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role role, const dg_process_options *options,
-                        const dg_crop *crop, dg_picture *picture, dg_error *error)
+                        const dg_draw *draw, dg_picture *picture, dg_error *error)
 {
     dg_image *image = &picture->image;
-    int mirror = crop->mirrored, turned = orientation >= 5;
-    int fits = !fitted && is_fitted(crop, turned ? image->height : image->width, turned ? image->width : image->height);
-    dg_status status = dg_image_orient(worker->heap, image, mirror && !fits ? mirrored(orientation) : orientation, error);
+    int mirror = draw->mirrored, turned = dg_orientations[orientation].transposed;
+    int fits =
+        !fitted && dg_frame_changes(&draw->frame, turned ? image->height : image->width, turned ? image->width : image->height);
+    dg_status status =
+        dg_image_orient(worker->heap, image, mirror && !fits ? dg_orientation_mirrored(orientation) : orientation, error);
     if (status == DG_OK && fits)
-        status = fit(worker, role, options, crop, image, error);
+        status = fit(worker, role, options, draw, image, error);
     if (status == DG_OK && fits && mirror)
         status = dg_image_orient(worker->heap, image, MIRRORED, error);
     if (status == DG_OK && options->rgb8 && role != DG_ROLE_MASK)
         status = make_rgb8(worker, options, image, error);
     if (status == DG_OK && options->encoding != DG_ENCODE_NOT)
-        status = encode(worker, role, options, picture, error);
+        status = encode(worker, encoding_for(role, options), options, picture, error);
     if (status != DG_OK)
         dg_image_free(image);
     return status;
 }
 
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_crop *crop,
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_draw *draw,
                             dg_picture *picture, dg_error *error)
 {
     const dg_image *image = &picture->image;
     if (!options->orient || orientation < 1 || orientation > 8)
         orientation = 1;
-    picture->original_width = orientation >= 5 ? image->height : image->width;
-    picture->original_height = orientation >= 5 ? image->width : image->height;
-    dg_crop_choose(crop, &options->crop, picture->original_width, picture->original_height);
-    return finish(worker, orientation, 0, role, options, crop, picture, error);
+    int turned = dg_orientations[orientation].transposed;
+    picture->original_width = turned ? image->height : image->width;
+    picture->original_height = turned ? image->width : image->height;
+    dg_draw_choose(draw, &options->crop, picture->original_width, picture->original_height);
+    return finish(worker, orientation, 0, role, options, draw, picture, error);
 }
 
-/* A JPEG that would only be decoded to be encoded again: the file itself is the result, if it is without fault. What is not, is
- * refused, or patched up and encoded, as everywhere. */
-static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, const dg_header *header,
+/* A file that would only be decoded to be encoded again in its own format is the result itself, if it is without fault. What is not,
+ * is refused, or patched up and encoded, as everywhere. */
+static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, dg_format format, const dg_header *header,
                           const dg_process_options *options, dg_picture *picture, dg_error *error)
 {
-    int components;
-    if (dg_codec_jpeg_check(worker->codec, data, size, &options->decode, &components, error) != DG_OK)
+    int channels;
+    if (dg_codec_check(worker->codec, data, size, format, &options->decode, &channels, error) != DG_OK)
         return 0;
-    if (components != 3 && (components != 1 || options->rgb8))
+    if (channels != 3 && (channels != 1 || options->rgb8))
         return 0;
     if (dg_buffer_alloc(worker->heap, size, &picture->image.buffer) != DG_OK)
         return 0;
@@ -240,43 +220,59 @@ static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, c
     return 1;
 }
 
-dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
-                     dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error)
+int dg_process_can_fit(dg_format format, const dg_header *header, dg_role role, const dg_process_options *options)
 {
-    dg_header header = {.orientation = 1};
-    dg_status status;
+    int turned = options->orient && header->orientation != 1;
+    return dg_decoder_of(format)->fit && !header->lossless && !(role == DG_ROLE_MASK && options->nearest_masks)
+           && !(options->mode == DG_RESIZE_EXACT && turned);
+}
+
+/* A picture whose header is known, by a shorter way than decoding all of it. 0 if there is none; `error` says whether it failed. */
+static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, dg_format format, const dg_header *header,
+                          dg_role role, const dg_process_options *options, dg_draw *draw, dg_picture *picture, dg_error *error)
+{
+    const dg_decoder *decoder = dg_decoder_of(format);
+    int orientation = options->orient ? header->orientation : 1, turned = dg_orientations[orientation].transposed;
+    int width = turned ? header->height : header->width, height = turned ? header->width : header->height;
+    if (!decoder->fit && !decoder->check)
+        return 0;
+    dg_draw_choose(draw, &options->crop, width, height);
+    int fitted = dg_frame_changes(&draw->frame, width, height);
+    if (decoder->check && decoder->encoding == encoding_for(role, options) && orientation == 1 && !fitted && !draw->mirrored
+        && passes_through(worker, data, size, format, header, options, picture, error))
+        return 1;
+    if (error->status == DG_TOO_LARGE || error->status == DG_CANCELLED)
+        return 1;
+    if (!fitted || !dg_process_can_fit(format, header, role, options))
+        return 0;
+    dg_decode_options decode = options->decode;
+    dg_resize_plan plan = {.mode = options->mode};
+    plan.dst_width = turned ? draw->frame.target.height : draw->frame.target.width;
+    plan.dst_height = turned ? draw->frame.target.width : draw->frame.target.height;
+    plan.box = dg_frame_box(&draw->frame, header->width, header->height, orientation);
+    decode.part = options->crop.resized.width != 0;
+    picture->original_width = width;
+    picture->original_height = height;
+    error->status = dg_codec_fit(worker->codec, data, size, format, &decode, &plan, &picture->image, &picture->damaged, error);
+    if (error->status == DG_OK)
+        error->status = finish(worker, orientation, 1, role, options, draw, picture, error);
+    return 1;
+}
+
+dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
+                     dg_draw *draw, dg_format *format, dg_picture *picture, dg_error *error)
+{
+    dg_header header;
     dg_process_options own = *options;
     memset(picture, 0, sizeof *picture);
     error->status = DG_OK;
     *format = dg_format_sniff(data, size);
-    int known = dg_header_read(data, size, *format, &header);
-    int orientation = own.orient ? header.orientation : 1, turned = orientation >= 5;
     if (own.encoding != DG_ENCODE_NOT)
         own.decode.rgbx = 0;
-    if (known && *format == DG_FORMAT_JPEG) {
-        int width = turned ? header.height : header.width, height = turned ? header.width : header.height;
-        dg_crop_choose(crop, &own.crop, width, height);
-        int fitted = is_fitted(crop, width, height);
-        if (own.encoding == DG_ENCODE_JPEG && role != DG_ROLE_MASK && orientation == 1 && !fitted && !crop->mirrored
-            && passes_through(worker, data, size, &header, &own, picture, error))
-            return DG_OK;
-        if (error->status == DG_TOO_LARGE || error->status == DG_CANCELLED)
-            return error->status;
-        /* Labels want every pixel as it is, and exactness the picture turned first. */
-        int whole =
-            (role == DG_ROLE_MASK && own.nearest_masks) || (own.mode == DG_RESIZE_EXACT && orientation != 1) || header.lossless;
-        if (fitted && !whole) {
-            dg_resize_plan plan = {.mode = own.mode};
-            plan.dst_width = turned ? crop->target.height : crop->target.width;
-            plan.dst_height = turned ? crop->target.width : crop->target.height;
-            plan.box = dg_crop_box(crop, header.width, header.height, orientation);
-            own.decode.part = own.crop.resized.width != 0;
-            picture->original_width = width;
-            picture->original_height = height;
-            status = dg_codec_fit(worker->codec, data, size, &own.decode, &plan, &picture->image, &picture->damaged, error);
-            return status != DG_OK ? status : finish(worker, orientation, 1, role, &own, crop, picture, error);
-        }
-    }
-    status = dg_codec_decode(worker->codec, data, size, *format, &own.decode, &picture->image, &picture->damaged, error);
-    return status != DG_OK ? status : dg_process_pixels(worker, orientation, role, &own, crop, picture, error);
+    if (dg_header_read(data, size, *format, &header)
+        && takes_shortcut(worker, data, size, *format, &header, role, &own, draw, picture, error))
+        return error->status;
+    dg_status status =
+        dg_codec_decode(worker->codec, data, size, *format, &own.decode, &picture->image, &picture->damaged, error);
+    return status != DG_OK ? status : dg_process_pixels(worker, header.orientation, role, &own, draw, picture, error);
 }

@@ -4,11 +4,10 @@
 #define DG_PROCESS_H
 
 #include "codec.h"
-#include "crop.h"
+#include "draws.h"
 #include "resize.h"
 
 typedef enum { DG_ROLE_IMAGE, DG_ROLE_MASK, DG_ROLE_ADDITIONAL } dg_role;
-typedef enum { DG_ENCODE_NOT, DG_ENCODE_PNG, DG_ENCODE_JPEG } dg_encoding;
 
 typedef struct {
     dg_decode_options decode;
@@ -39,17 +38,20 @@ dg_worker *dg_worker_new(dg_heap *heap);
 void dg_worker_enter(dg_worker *worker);
 void dg_worker_free(dg_worker *worker);
 
-/* Processes the picture in `data`. `crop` is the sample's, fresh from dg_crop_begin: its first picture decides (by its turned size),
+/* Processes the picture in `data`. `draw` is the sample's, fresh from dg_draw_begin: its first picture decides (by its turned size),
  * the others follow, whatever their sizes. DG_UNSUPPORTED with `*format` other than PNG: another decoder may know it, see
  * dg_process_pixels. On DG_OK `picture` owns a buffer; else it is empty.
  *
- * A random resized crop of a JPEG decodes little more than it needs: see dg_jpeg_fit. Other formats are decoded whole, and so are
- * masks of the nearest pixel, and with DG_RESIZE_EXACT pictures that have to be turned. */
+ * A picture that is cropped or resized is so while it is decoded, where dg_process_can_fit; any other is decoded whole first. */
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
-                     dg_crop *crop, dg_format *format, dg_picture *picture, dg_error *error);
+                     dg_draw *draw, dg_format *format, dg_picture *picture, dg_error *error);
+
+/* Whether dg_process crops and resizes such a picture while it decodes it. Only some formats offer that; masks of the nearest pixel
+ * want every pixel as it is, and DG_RESIZE_EXACT wants the picture turned first. */
+int dg_process_can_fit(dg_format format, const dg_header *header, dg_role role, const dg_process_options *options);
 
 /* The way from "orient" on, for pixels that another decoder made: picture->image, consumed. `orientation` is EXIF's, 1 to 8. */
-dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_crop *crop,
+dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_draw *draw,
                             dg_picture *picture, dg_error *error);
 
 #endif

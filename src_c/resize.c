@@ -33,8 +33,7 @@ struct dg_resizer {
     uint8_t *finished;                 /* DG_BAND rows, or one, on the way to the destination */
     size_t finished_stride;
 
-    void *memory; /* all of the above */
-    size_t memory_room;
+    dg_scratch memory; /* all of the above */
 };
 
 dg_resizer *dg_resizer_new(void)
@@ -51,7 +50,7 @@ void dg_resizer_free(dg_resizer *resizer)
         return;
     dg_axis_free(&resizer->x);
     dg_axis_free(&resizer->y);
-    free(resizer->memory);
+    dg_scratch_free(&resizer->memory);
     free(resizer);
 }
 
@@ -80,10 +79,10 @@ static dg_status check(const dg_resize_plan *plan, dg_error *error)
         return dg_fail(error, DG_UNSUPPORTED, "resize of %dx%d to %dx%d, %d channels of %d bits", plan->src_width,
                        plan->src_height, plan->dst_width, plan->dst_height, plan->channels, plan->depth);
     int wider = plan->channels == 3 ? 4 : plan->channels;
-    if ((plan->src_step != plan->channels && plan->src_step != wider)
-        || (plan->dst_step != plan->channels && plan->dst_step != wider))
-        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with steps %d and %d", plan->channels, plan->src_step,
-                       plan->dst_step);
+    if ((plan->src_pixel_stride != plan->channels && plan->src_pixel_stride != wider)
+        || (plan->dst_pixel_stride != plan->channels && plan->dst_pixel_stride != wider))
+        return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with pixel strides %d and %d", plan->channels,
+                       plan->src_pixel_stride, plan->dst_pixel_stride);
     if (plan->src_width > SIDE_MOST || plan->src_height > SIDE_MOST || plan->dst_width > SIDE_MOST
         || plan->dst_height > SIDE_MOST)
         return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
@@ -134,9 +133,9 @@ static int lay_out(dg_resizer *resizer)
         window = 0;
     if (x->same || sample > 1)
         columns_in = columns_out = 0;
-    if (!dg_make_room(&resizer->memory, &resizer->memory_room, window + band + columns_in + columns_out + finished))
+    if (dg_scratch_reserve(&resizer->memory, dg_round_up(window + band + columns_in + columns_out + finished, 64)) != DG_OK)
         return 0;
-    resizer->window = resizer->memory;
+    resizer->window = resizer->memory.data;
     resizer->band = resizer->window + window;
     resizer->columns_in = resizer->band + band;
     resizer->columns_out = resizer->columns_in + columns_in;
@@ -194,8 +193,8 @@ static void load_row(const dg_resizer *resizer, uint8_t *out, const uint8_t *row
 {
     const dg_resize_plan *plan = &resizer->plan;
     size_t columns = (size_t)resizer->x.count;
-    row += (size_t)resizer->x.first * plan->src_step;
-    if (plan->channels == plan->src_step && !resizer->alpha) {
+    row += (size_t)resizer->x.first * plan->src_pixel_stride;
+    if (plan->channels == plan->src_pixel_stride && !resizer->alpha) {
         resizer->functions->copy(out, row, resizer->loaded, resizer->flip);
         return;
     }
@@ -213,7 +212,7 @@ static void store_row(dg_resizer *resizer, uint8_t *row)
 {
     const dg_resize_plan *plan = &resizer->plan;
     uint8_t *out = resizer->dst + resizer->done++ * resizer->dst_stride;
-    if (plan->channels == plan->dst_step) {
+    if (plan->channels == plan->dst_pixel_stride) {
         resizer->functions->copy(out, row, resizer->stored, resizer->flip);
         if (resizer->alpha)
             resizer->functions->unpremultiply(out, plan->dst_width, plan->channels);

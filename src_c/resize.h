@@ -11,8 +11,9 @@
 #ifndef DG_RESIZE_H
 #define DG_RESIZE_H
 
-#include "buckets.h"
+#include "boxes.h"
 #include "color.h"
+#include "status.h"
 
 typedef enum {
     DG_RESIZE_EXACT, /* bit for bit Pillow's resize(size, LANCZOS, box=box) of L, LA, RGB and RGBA: 22-bit weights */
@@ -31,8 +32,8 @@ typedef struct {
     dg_box box; /* within the source; rounded to float as Pillow does */
     int dst_width, dst_height;
     int channels; /* 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA */
-    int src_step; /* samples from pixel to pixel: `channels`, or 4 for RGB stored as RGBX */
-    int dst_step; /* the same for the destination; X is 255 (65535) */
+    int src_pixel_stride; /* samples from pixel to pixel: `channels`, or 4 for RGB stored as RGBX */
+    int dst_pixel_stride; /* the same for the destination; X is 255 (65535) */
     int depth;    /* bits per sample, 8 or 16 (native byte order; `mode` is not looked at: floats all the way) */
     dg_resize_mode mode;
     dg_resize_order order;

@@ -51,19 +51,6 @@ static double widened(double start, double end, int target)
 
 int dg_axis_taps(double start, double end, int target) { return (int)ceil(LOBES * widened(start, end, target)) * 2 + 1; }
 
-int dg_make_room(void **memory, size_t *room, size_t size)
-{
-    if (*room >= size)
-        return 1;
-    free(*memory);
-    *memory = NULL;
-    *room = 0;
-    if (posix_memalign(memory, 64, dg_round_up(size, 64)))
-        return 0;
-    *room = size;
-    return 1;
-}
-
 static void put_exact(dg_pair *pair, int slot, double weight)
 {
     double scaled = weight * (1 << DG_EXACT_BITS);
@@ -169,11 +156,13 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
         taps = source;
     axis->stride = ((size_t)taps + 1) / 2;
     double *scratch = malloc(((size_t)taps + 1) * sizeof *scratch);
-    if (!scratch || !dg_make_room((void **)&axis->spans, &axis->spans_room, target * sizeof(dg_span))
-        || !dg_make_room((void **)&axis->pairs, &axis->pairs_room, target * axis->stride * sizeof(dg_pair))) {
+    if (!scratch || dg_scratch_reserve(&axis->span_memory, dg_round_up(target * sizeof(dg_span), 64)) != DG_OK
+        || dg_scratch_reserve(&axis->pair_memory, dg_round_up(target * axis->stride * sizeof(dg_pair), 64)) != DG_OK) {
         free(scratch);
         return DG_NO_MEMORY;
     }
+    axis->spans = (dg_span *)axis->span_memory.data;
+    axis->pairs = (dg_pair *)axis->pair_memory.data;
     pthread_once(&once, fill_table);
     axis->source = source;
     fill(axis, scratch);
@@ -191,7 +180,7 @@ dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int t
 
 void dg_axis_free(dg_axis *axis)
 {
-    free(axis->spans);
-    free(axis->pairs);
+    dg_scratch_free(&axis->span_memory);
+    dg_scratch_free(&axis->pair_memory);
     memset(axis, 0, sizeof *axis);
 }

@@ -7,6 +7,7 @@
 #define DG_RESIZE_KERNELS_H
 
 #include "resize.h"
+#include "scratch.h"
 
 enum {
     DG_BAND = 32,        /* rows that the horizontal pass takes at once: the bytes of an AVX2 register */
@@ -45,7 +46,7 @@ typedef struct {
     size_t stride;    /* pairs per destination sample */
     dg_span *spans;
     dg_pair *pairs;
-    size_t spans_room, pairs_room;
+    dg_scratch span_memory, pair_memory;
 } dg_axis;
 
 /* Fills `axis` for a box from start to end of `source` samples; nothing to do if it already is. */
@@ -81,9 +82,6 @@ extern const dg_resize_functions dg_resize_avx2;
 #ifdef __aarch64__
 extern const dg_resize_functions dg_resize_neon;
 #endif
-
-/* Memory of at least `size` bytes, aligned to 64, the old content lost if it had to grow; 0 if there is none. */
-int dg_make_room(void **memory, size_t *room, size_t size);
 
 static inline size_t dg_round_up(size_t n, size_t grain) { return (n + grain - 1) / grain * grain; }
 

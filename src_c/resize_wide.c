@@ -7,9 +7,9 @@ static inline float weight_of(const dg_pair *pairs, int tap) { return pairs[tap 
 void dg_wide_horizontal(float *out, const uint16_t *row, const dg_axis *x, const dg_resize_plan *plan, int alpha, float *scratch)
 {
     int channels = plan->channels;
-    row += (size_t)x->first * plan->src_step;
+    row += (size_t)x->first * plan->src_pixel_stride;
     float *pixel = scratch;
-    for (int i = 0; i < x->count; i++, row += plan->src_step, pixel += channels) {
+    for (int i = 0; i < x->count; i++, row += plan->src_pixel_stride, pixel += channels) {
         float scale = alpha ? row[channels - 1] / 65535.0f : 1.0f;
         for (int c = 0; c < channels; c++)
             pixel[c] = alpha && c == channels - 1 ? row[c] : row[c] * scale;
@@ -41,12 +41,12 @@ void dg_wide_vertical(uint16_t *out, const float *rows, size_t stride, const dg_
         for (size_t i = 0; i < n; i++)
             scratch[i] += rows[i] * weight;
     }
-    for (int i = 0; i < plan->dst_width; i++, scratch += channels, out += plan->dst_step) {
+    for (int i = 0; i < plan->dst_width; i++, scratch += channels, out += plan->dst_pixel_stride) {
         float opacity = alpha ? scratch[channels - 1] : 0;
         float scale = opacity > 0 && opacity < 65535 ? 65535.0f / opacity : 1.0f; /* undoes the premultiplication */
         for (int c = 0; c < channels; c++)
             out[c] = clip(alpha && c == channels - 1 ? opacity : scratch[c] * scale);
-        if (plan->dst_step > channels)
+        if (plan->dst_pixel_stride > channels)
             out[channels] = 65535;
     }
 }

@@ -32,7 +32,7 @@ static void rest_clear(dg_image *image, int rows)
 {
     size_t done = (size_t)rows * dg_image_stride(image);
     memset(image->buffer.data + done, 0, image->buffer.size - done);
-    if (image->step > image->channels)
+    if (image->pixel_stride > image->channels)
         for (size_t i = done + 3; i < image->buffer.size; i += 4)
             image->buffer.data[i] = 255;
 }
@@ -73,12 +73,12 @@ dg_status dg_webp_decode(dg_heap *heap, const uint8_t *data, size_t size, const 
     dg_status status = header_read(data, size, options->max_pixels, &features, error);
     if (status != DG_OK)
         return status;
-    const int channels = features.has_alpha ? 4 : 3, step = options->rgbx ? 4 : channels;
+    const int channels = features.has_alpha ? 4 : 3, pixel_stride = options->rgbx ? 4 : channels;
     if (!WebPInitDecBuffer(&output))
         return dg_fail(error, DG_UNSUPPORTED, "webp: libwebp is not the one this was built for");
-    if (dg_image_alloc(heap, features.width, features.height, channels, step, 8, image) != DG_OK)
+    if (dg_image_alloc(heap, features.width, features.height, channels, pixel_stride, 8, image) != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "webp: no memory for %d x %d pixels", features.width, features.height);
-    output.colorspace = step == 4 ? MODE_RGBA : MODE_RGB; /* A = 255 without alpha: that is RGBX */
+    output.colorspace = pixel_stride == 4 ? MODE_RGBA : MODE_RGB; /* A = 255 without alpha: that is RGBX */
     output.is_external_memory = 1;
     output.u.RGBA.rgba = image->buffer.data;
     output.u.RGBA.stride = (int)dg_image_stride(image);

@@ -2,9 +2,9 @@
 #ifndef DG_WEBP_H
 #define DG_WEBP_H
 
-#include "codec.h"
+#include "decoder.h"
 
-/* Decodes `data` straight into the image's buffer: 3 channels (step 4, X = 255, if options->rgbx), or 4, not
+/* Decodes `data` straight into the image's buffer: 3 channels (pixel stride 4, X = 255, if options->rgbx), or 4, not
  * premultiplied, if the file says that it has alpha. The pixels are those of WebPDecodeRGB and WebPDecodeRGBA.
  * An animation is DG_UNSUPPORTED with the text "animated webp". A file that ends before its last row is DG_TRUNCATED
  * (or, with options->accept_truncated and at least one row, delivered with the missing rows zero); what lies behind the

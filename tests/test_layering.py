@@ -41,9 +41,9 @@ def users(module):
 def test_pixels_know_no_python():
     for path in (ROOT / "src_c").iterdir():
         assert "Python.h" not in path.read_text(), path
-    for name in ("buckets", "crop", "place", "resize"):
+    for name in ("boxes", "buckets", "draws", "place", "resize"):
         for path in (ROOT / "src_c").glob(f"{name}*"):
-            assert not re.search(r'#include "(codec|jpeg|png|file)', path.read_text()), path
+            assert not re.search(r'#include "(codec|decoder|jpeg|png|webp|file)', path.read_text()), path
 
 
 def test_who_knows_the_pixels():

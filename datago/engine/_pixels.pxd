@@ -37,23 +37,26 @@ cdef extern from "image.h" nogil:
 
     ctypedef struct dg_image:
         dg_buffer buffer
-        int width, height, channels, step, depth
+        int width, height, channels, pixel_stride, depth
 
     dg_heap *dg_heap_new(size_t keep)
     void dg_heap_trim(dg_heap *heap)
     void dg_heap_free(dg_heap *heap)
     dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     void dg_buffer_free(dg_buffer *buffer)
-    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int step, int depth, dg_image *image)
+    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image)
     void dg_image_free(dg_image *image)
 
 
-cdef extern from "file.h" nogil:
+cdef extern from "scratch.h" nogil:
     ctypedef struct dg_scratch:
         uint8_t *data
         size_t capacity
 
     void dg_scratch_free(dg_scratch *scratch)
+
+
+cdef extern from "file.h" nogil:
     dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
 
 
@@ -65,10 +68,12 @@ cdef extern from "buckets.h" nogil:
                                dg_bucket **buckets, size_t *count, dg_error *error)
 
 
-cdef extern from "crop.h" nogil:
+cdef extern from "boxes.h" nogil:
     ctypedef struct dg_size:
         int width, height
 
+
+cdef extern from "draws.h" nogil:
     ctypedef struct dg_crop_options:
         const dg_bucket *buckets
         size_t bucket_count
@@ -78,10 +83,10 @@ cdef extern from "crop.h" nogil:
         double ratio[2]
         double flip
 
-    ctypedef struct dg_crop:
+    ctypedef struct dg_draw:
         pass
 
-    void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
+    void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
                        size_t length)
 
 
@@ -152,10 +157,10 @@ cdef extern from "process.h" nogil:
     void dg_worker_enter(dg_worker *worker)
     void dg_worker_free(dg_worker *worker)
     dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
-                         const dg_process_options *options, dg_crop *crop, dg_format *format, dg_picture *picture,
+                         const dg_process_options *options, dg_draw *draw, dg_format *format, dg_picture *picture,
                          dg_error *error)
     dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                                dg_crop *crop, dg_picture *picture, dg_error *error)
+                                dg_draw *draw, dg_picture *picture, dg_error *error)
 
 
 cdef extern from "cost.h" nogil:

@@ -26,7 +26,7 @@ from datago.engine._batch cimport (
 from datago.engine._pixels cimport (
     DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
     DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,
-    DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin,
+    DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_draw, dg_draw_begin,
     dg_error, dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc,
     dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free,
     dg_status, dg_status_find, dg_worker, dg_worker_enter, dg_worker_free, dg_worker_new,
@@ -83,7 +83,7 @@ cdef struct PoolState:
 cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
     """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
     cdef dg_process_options options = pool.options
-    cdef dg_crop crop
+    cdef dg_draw crop
     cdef const char *drawn
     cdef dg_format format
     cdef Part *part
@@ -99,7 +99,7 @@ cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, I
     drawn = item.drawn
     if item.part_count and item.parts[0].path != NULL:
         drawn += pool.base
-    dg_crop_begin(&crop, &options.crop, pool.seed, pool.epoch, drawn, strlen(drawn))
+    dg_draw_begin(&crop, &options.crop, pool.seed, pool.epoch, drawn, strlen(drawn))
     if not read_file(pool, scratch, item) or not reserve_pixels(pool, &options, item):
         return
     for i in range(item.part_count):
@@ -193,7 +193,7 @@ cdef void settle_budget(PoolState *pool, Item *item) noexcept nogil:
     item.pixels = pixels
 
 
-cdef dg_status pillow_process(PoolState *pool, dg_worker *tools, Part *part, const dg_process_options *options, dg_crop *crop,
+cdef dg_status pillow_process(PoolState *pool, dg_worker *tools, Part *part, const dg_process_options *options, dg_draw *crop,
                               dg_error *error) noexcept nogil:
     """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
     cdef int orientation = 1

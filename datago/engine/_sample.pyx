@@ -551,7 +551,7 @@ cdef ImagePayload payload_of(dg_picture *picture):
     payload.channels = -1 if picture.encoded else picture.image.channels
     payload.bit_depth = picture.image.depth
     payload.is_encoded = picture.encoded
-    payload._step = picture.image.step
+    payload._step = picture.image.pixel_stride
     payload._data = adopt(&picture.image.buffer)
     return payload
 

@@ -43,20 +43,20 @@ static void check_table(const dg_color_functions *table)
         for (int i = 0; i < 3; i++)
             for (size_t k = 0; k < sizeof in[i]; k++)
                 in[i][k] = (uint8_t)(rand() >> 7);
-        for (int step = 3; step <= 4; step++) {
+        for (int pixel_stride = 3; pixel_stride <= 4; pixel_stride++) {
             const uint8_t *y = last(in[0], n), *cb = last(in[1], n), *cr = last(in[2], n), *rgba = last(in[0], 4 * n);
             begin();
-            plain->ycc_to_rgb(y, cb, cr, want, n, step);
-            table->ycc_to_rgb(y, cb, cr, got, n, step);
-            compare(n * step);
+            plain->ycc_to_rgb(y, cb, cr, want, n, pixel_stride);
+            table->ycc_to_rgb(y, cb, cr, got, n, pixel_stride);
+            compare(n * pixel_stride);
             begin();
-            plain->rgba_over(rgba, background, want, n, step);
-            table->rgba_over(rgba, background, got, n, step);
-            compare(n * step);
+            plain->rgba_over(rgba, background, want, n, pixel_stride);
+            table->rgba_over(rgba, background, got, n, pixel_stride);
+            compare(n * pixel_stride);
             begin();
-            plain->grey_to_rgb(y, want, n, step);
-            table->grey_to_rgb(y, got, n, step);
-            compare(n * step);
+            plain->grey_to_rgb(y, want, n, pixel_stride);
+            table->grey_to_rgb(y, got, n, pixel_stride);
+            compare(n * pixel_stride);
         }
         const uint8_t *rgb = last(in[0], 3 * n), *rgbx = last(in[1], 4 * n);
         begin();

@@ -1,6 +1,7 @@
 /* Buffers: alignment, reuse, limits, outliving the heap, and many threads at once. */
 #include "check.h"
 #include "image.h"
+#include "scratch.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -19,8 +20,40 @@ static void *churn(void *heap)
     return NULL;
 }
 
+static void check_scratch(void)
+{
+    dg_scratch scratch = {0};
+    CHECK(dg_scratch_grow(&scratch, 100) == DG_OK && scratch.capacity >= 100 && (uintptr_t)scratch.data % 64 == 0);
+    memset(scratch.data, 7, 100);
+    size_t before = scratch.capacity;
+    CHECK(dg_scratch_grow(&scratch, 101) == DG_OK && scratch.capacity >= 2 * before); /* not once a byte */
+    CHECK(scratch.data[0] == 7 && scratch.data[99] == 7);
+    CHECK(dg_scratch_reserve(&scratch, 20 << 20) == DG_OK && scratch.capacity >= 20 << 20 && (uintptr_t)scratch.data % 64 == 0);
+    CHECK(dg_scratch_reserve(&scratch, 10 << 20) == DG_OK && scratch.capacity >= 20 << 20); /* there may be more of this size */
+    CHECK(dg_scratch_reserve(&scratch, 10) == DG_OK && scratch.capacity < 1 << 20); /* what a big one left is given back */
+    CHECK(dg_scratch_reserve(&scratch, SIZE_MAX) == DG_NO_MEMORY && !scratch.data && !scratch.capacity);
+    dg_scratch_free(&scratch);
+}
+
+static void check_reserve(void)
+{
+    dg_heap *heap = dg_heap_new(0);
+    dg_buffer buffer = {0};
+    CHECK(dg_buffer_reserve(heap, &buffer, 5000) == DG_OK && buffer.capacity >= 5000);
+    uint8_t *data = buffer.data;
+    CHECK(dg_buffer_reserve(heap, &buffer, 10) == DG_OK && buffer.data == data && buffer.capacity >= 5000);
+    CHECK(dg_buffer_reserve(heap, &buffer, 1 << 20) == DG_OK && buffer.capacity >= 1 << 20);
+    dg_buffer_trim(&buffer, 1 << 24);
+    CHECK(buffer.data);
+    dg_buffer_trim(&buffer, 1000);
+    CHECK(!buffer.data);
+    dg_heap_free(heap);
+}
+
 int main(void)
 {
+    check_scratch();
+    check_reserve();
     dg_heap *heap = dg_heap_new(1 << 24);
     dg_image image, other;
     CHECK(dg_image_alloc(heap, 100, 50, 3, 4, 8, &image) == DG_OK);

@@ -7,10 +7,10 @@
 static dg_heap *heap;
 static dg_error error;
 
-static dg_image image_new(int width, int height, int channels, int step, int depth)
+static dg_image image_new(int width, int height, int channels, int pixel_stride, int depth)
 {
     dg_image image;
-    CHECK(dg_image_alloc(heap, width, height, channels, step, depth, &image) == DG_OK);
+    CHECK(dg_image_alloc(heap, width, height, channels, pixel_stride, depth, &image) == DG_OK);
     for (size_t i = 0; i < image.buffer.size; i++)
         image.buffer.data[i] = (uint8_t)(i * 2654435761u >> 13);
     return image;
@@ -50,16 +50,16 @@ static void stored_at(int orientation, int width, int height, int x, int y, int 
     }
 }
 
-static void check_turn(int width, int height, int channels, int step, int depth, int orientation)
+static void check_turn(int width, int height, int channels, int pixel_stride, int depth, int orientation)
 {
     static const int BACK[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
-    dg_image before = image_new(width, height, channels, step, depth);
-    dg_image image = image_new(width, height, channels, step, depth);
-    const size_t bytes = (size_t)step * depth / 8;
+    dg_image before = image_new(width, height, channels, pixel_stride, depth);
+    dg_image image = image_new(width, height, channels, pixel_stride, depth);
+    const size_t bytes = (size_t)pixel_stride * depth / 8;
     int x, y, right = 1;
     CHECK(dg_image_orient(heap, &image, orientation, &error) == DG_OK);
     CHECK(image.width == (orientation >= 5 ? height : width) && image.height == (orientation >= 5 ? width : height));
-    CHECK(image.channels == channels && image.step == step && image.depth == depth);
+    CHECK(image.channels == channels && image.pixel_stride == pixel_stride && image.depth == depth);
     CHECK(image.buffer.size == before.buffer.size);
     for (int row = 0; row < image.height; row++)
         for (int column = 0; column < image.width; column++) {

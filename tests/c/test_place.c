@@ -40,10 +40,10 @@ static float value_at(const void *batch, dg_dtype dtype, size_t i)
     }
 }
 
-static dg_image image_new(int width, int height, int channels, int step)
+static dg_image image_new(int width, int height, int channels, int pixel_stride)
 {
     dg_image image;
-    CHECK(dg_image_alloc(heap, width, height, channels, step, 8, &image) == DG_OK);
+    CHECK(dg_image_alloc(heap, width, height, channels, pixel_stride, 8, &image) == DG_OK);
     for (size_t i = 0; i < image.buffer.size; i++)
         image.buffer.data[i] = (uint8_t)(rand() >> 5);
     return image;
@@ -150,14 +150,14 @@ static void check_simd(void)
         check_narrow(other);
         check_ties(other);
         for (size_t n = 0; n < 200; n++)
-            for (int step = 3; step <= 4; step++) {
-                const dg_place_scaling *scaling = step == 3 ? &interleaved.scaling[0] : &planar.scaling[n % 3];
-                uint8_t *in = malloc(n * step + 1); /* as long as it must be: ASAN sees a byte too many */
+            for (int pixel_stride = 3; pixel_stride <= 4; pixel_stride++) {
+                const dg_place_scaling *scaling = pixel_stride == 3 ? &interleaved.scaling[0] : &planar.scaling[n % 3];
+                uint8_t *in = malloc(n * pixel_stride + 1); /* as long as it must be: ASAN sees a byte too many */
                 uint8_t *want = malloc(n * 4 + 1), *got = malloc(n * 4 + 1);
-                for (size_t i = 0; i < n * step; i++)
+                for (size_t i = 0; i < n * pixel_stride; i++)
                     in[i] = (uint8_t)(rand() >> 5);
-                plain->split(in, step, want, want + n, want + 2 * n, n);
-                other->split(in, step, got, got + n, got + 2 * n, n);
+                plain->split(in, pixel_stride, want, want + n, want + 2 * n, n);
+                other->split(in, pixel_stride, got, got + n, got + 2 * n, n);
                 CHECK(!memcmp(want, got, 3 * n));
                 plain->to_float32(in, (float *)want, n, scaling);
                 other->to_float32(in, (float *)got, n, scaling);
@@ -178,17 +178,17 @@ static void check_simd(void)
 /* A sample as the header says it: channel c of the tensor at (x, y). */
 static int sample_at(const dg_image *image, int channels, int x, int y, int c)
 {
-    const uint8_t *pixel = image->buffer.data + y * dg_image_stride(image) + x * image->step;
+    const uint8_t *pixel = image->buffer.data + y * dg_image_stride(image) + x * image->pixel_stride;
     if (image->channels <= 2)
         return pixel[0];
     return channels == 3 ? pixel[c] : (int)((19595L * pixel[0] + 38470L * pixel[1] + 7471L * pixel[2] + 32768) / 65536);
 }
 
-static void check_picture(int width, int height, int channels, int step)
+static void check_picture(int width, int height, int channels, int pixel_stride)
 {
     static const double TOLERANCE[] = {0, 1 / 1024.0, 1 / 128.0, 4e-7};
     static const size_t BYTES[] = {1, 2, 2, 4};
-    dg_image image = image_new(width, height, channels, step);
+    dg_image image = image_new(width, height, channels, pixel_stride);
     for (int dtype = DG_DTYPE_UINT8; dtype <= DG_DTYPE_FLOAT32; dtype++)
         for (int kind = 0; kind < 4; kind++) {
             int layout = kind & 1, out = kind & 2 ? 1 : 3, wrong = 0;

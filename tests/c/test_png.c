@@ -157,11 +157,11 @@ static void check_kind(kind k, int rgbx)
     const int colours = k.colour == 3 ? 3 : per_pixel, channels = colours + k.transparency;
     CHECK(image.width == k.width && image.height == k.height && image.channels == channels);
     CHECK(image.depth == (k.depth == 16 ? 16 : 8));
-    CHECK(image.step == (rgbx && channels == 3 && k.depth <= 8 ? 4 : channels));
+    CHECK(image.pixel_stride == (rgbx && channels == 3 && k.depth <= 8 ? 4 : channels));
     unsigned wrong = 0;
     const unsigned most = k.depth == 16 ? 65535 : 255;
     for (int i = 0; i < k.width * k.height; i++)
-        for (int j = 0; j < image.step; j++) {
+        for (int j = 0; j < image.pixel_stride; j++) {
             const uint16_t *s = samples + i * per_pixel;
             int is_key = 1;
             for (int c = 0; c < per_pixel; c++)
@@ -171,7 +171,7 @@ static void check_kind(kind k, int rgbx)
                 expected = j >= channels ? most : k.colour == 3 ? alpha[s[0]] : is_key ? 0 : most;
             else
                 expected = k.colour == 3 ? palette[s[0] * 3 + j] : s[j] * (most / ((1u << k.depth) - 1));
-            const uint8_t *at = image.buffer.data + (i * image.step + j) * (image.depth / 8);
+            const uint8_t *at = image.buffer.data + (i * image.pixel_stride + j) * (image.depth / 8);
             uint16_t wide;
             memcpy(&wide, at, image.depth / 8);
             wrong += (image.depth == 16 ? wide : *at) != expected;
@@ -220,7 +220,7 @@ static void check_filters(int simd)
     }
     static const int SHAPES[7][2] = {{1, 1}, {2, 2}, {3, 3}, {3, 4}, {4, 4}, {6, 6}, {8, 8}};
     for (int trial = 0; trial < 20000; trial++) {
-        const int bytes = SHAPES[trial % 7][0], step = SHAPES[trial % 7][1], height = 1 + chance() % 9;
+        const int bytes = SHAPES[trial % 7][0], pixel_stride = SHAPES[trial % 7][1], height = 1 + chance() % 9;
         const size_t pixels = 1 + chance() % 40, width = pixels * bytes;
         memset(out, 1, sizeof out / 64);
         for (int y = 0; y < height; y++) {
@@ -231,16 +231,16 @@ static void check_filters(int simd)
             filter_row(raw[y * (width + 1)], rows[y & 1], y ? rows[~y & 1] : NULL, width, bytes,
                        raw + y * (width + 1) + 1);
         }
-        dg_png_band band = {raw, width + 1, out, pixels * step, zeros, pixels, bytes, step, height};
-        int in_place = step == bytes && trial % 3 == 0, wrong = 0;
+        dg_png_band band = {raw, width + 1, out, pixels * pixel_stride, zeros, pixels, bytes, pixel_stride, height};
+        int in_place = pixel_stride == bytes && trial % 3 == 0, wrong = 0;
         if (in_place)
             band.out = raw + 1, band.out_stride = width + 1;
         CHECK(dg_png_unfilter(&band, simd) == height);
         for (int y = 0; y < height; y++)
-            for (size_t i = 0; i < pixels * step; i++)
+            for (size_t i = 0; i < pixels * pixel_stride; i++)
                 wrong += band.out[y * band.out_stride + i]
-                         != (i % step == 3 && bytes == 3 ? 255 : rows[2][y * width + i / step * bytes + i % step]);
-        CHECK(wrong == 0 && (in_place || out[height * pixels * step] == 1)); /* and nothing behind */
+                         != (i % pixel_stride == 3 && bytes == 3 ? 255 : rows[2][y * width + i / pixel_stride * bytes + i % pixel_stride]);
+        CHECK(wrong == 0 && (in_place || out[height * pixels * pixel_stride] == 1)); /* and nothing behind */
     }
 }
 
@@ -369,7 +369,7 @@ static void check_damage(void)
     build_seven(99, 80); /* a complete stream, but of five rows */
     CHECK(decode() == DG_TRUNCATED);
     options.accept_truncated = options.rgbx = 1;
-    CHECK(decode() == DG_OK && image.step == 4);
+    CHECK(decode() == DG_OK && image.pixel_stride == 4);
     CHECK(!memcmp(image.buffer.data + 4 * 5 * 4 + 16, "\7\7\7\xff\0\0\0\xff", 8));
     options.accept_truncated = options.rgbx = 0;
 

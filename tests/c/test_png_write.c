@@ -60,7 +60,7 @@ static int check_roundtrip(dg_png_writer *writer, dg_png *png, int width, int he
         || dg_png_decode(png, out.data, out.size, &options, &back, &error) != DG_OK)
         abort();
     int same = back.width == width && back.height == height && back.channels == kind[0] && back.depth == kind[2];
-    if (back.step == image.step)
+    if (back.pixel_stride == image.pixel_stride)
         same = same && !memcmp(back.buffer.data, image.buffer.data, image.buffer.size);
     else /* 16 bits with a fourth sample that is none */
         for (size_t i = 0; i < (size_t)width * height; i++)
@@ -121,7 +121,7 @@ int main(void)
     dg_image_free(&image);
 
     CHECK(check_roundtrip(writer, png, 3000, 2000, KINDS[2], 2)); /* scratch that is not kept */
-    image = (dg_image){.width = 0x7fffffff, .height = 0x7fffffff, .channels = 4, .step = 4, .depth = 16};
+    image = (dg_image){.width = 0x7fffffff, .height = 0x7fffffff, .channels = 4, .pixel_stride = 4, .depth = 16};
     CHECK(dg_png_encode(writer, &image, &out, &error) == DG_NO_MEMORY && !out.data && error.text[0]);
     CHECK(check_roundtrip(writer, png, 9, 9, KINDS[2], 1)); /* and goes on */
 

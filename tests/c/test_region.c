@@ -127,9 +127,9 @@ static void check_box(const kind *k, bytes file, const dg_decode_options *option
     int damaged;
     plan.mode = options->part && rand() % 2 ? DG_RESIZE_FAST : DG_RESIZE_EXACT;
     CHECK(dg_jpeg_fit(jpeg, file.data, file.size, options, &plan, &fitted, &damaged, &error) == DG_OK);
-    CHECK(fitted.width == plan.dst_width && fitted.height == plan.dst_height && fitted.step == whole->step);
+    CHECK(fitted.width == plan.dst_width && fitted.height == plan.dst_height && fitted.pixel_stride == whole->pixel_stride);
     plan.channels = whole->channels;
-    plan.src_step = plan.dst_step = whole->step;
+    plan.src_pixel_stride = plan.dst_pixel_stride = whole->pixel_stride;
     uint8_t *want = malloc(fitted.buffer.size);
     CHECK(dg_resize(resizer, &plan, whole->buffer.data, dg_image_stride(whole), want, dg_image_stride(&fitted), &error) == DG_OK);
     if (memcmp(want, fitted.buffer.data, fitted.buffer.size)) /* what failed, for whoever has to mend it */

@@ -88,8 +88,8 @@ static dg_resize_plan random_plan(int most)
     dg_resize_plan plan = {.src_width = random_side(most), .src_height = random_side(most),
                            .dst_width = random_side(most), .dst_height = random_side(most), .channels = between(1, 4),
                            .depth = 8, .order = between(0, 2), .mode = between(0, 1)};
-    plan.src_step = plan.channels == 3 ? between(3, 4) : plan.channels;
-    plan.dst_step = plan.channels == 3 ? between(3, 4) : plan.channels;
+    plan.src_pixel_stride = plan.channels == 3 ? between(3, 4) : plan.channels;
+    plan.dst_pixel_stride = plan.channels == 3 ? between(3, 4) : plan.channels;
     int kind = rand() % 4;
     if (kind == 0) { /* a plain cut, in one direction or both */
         plan.box.x0 = between(0, plan.src_width - 1);
@@ -118,7 +118,7 @@ static void check_naive(dg_resizer *resizer)
         dg_resize_plan plan = random_plan(120);
         plan.mode = DG_RESIZE_EXACT;
         plan.order = between(1, 2);
-        plan.channels = plan.src_step = plan.dst_step = rand() % 2 ? 1 : 3;
+        plan.channels = plan.src_pixel_stride = plan.dst_pixel_stride = rand() % 2 ? 1 : 3;
         uint8_t *in = noise((size_t)plan.src_width * plan.src_height * plan.channels, i % 3);
         size_t size = (size_t)plan.dst_width * plan.dst_height * plan.channels;
         uint8_t *want = malloc(size), *got = malloc(size);
@@ -143,7 +143,7 @@ static void check_naive(dg_resizer *resizer)
 static void push_tight(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *in, uint8_t *out, size_t stride)
 {
     int x, columns, y, rows, done = 0;
-    size_t pixel = (size_t)plan->src_step * plan->depth / 8;
+    size_t pixel = (size_t)plan->src_pixel_stride * plan->depth / 8;
     CHECK(dg_resizer_begin(resizer, plan, out, stride, &error) == DG_OK);
     dg_resizer_source(resizer, &x, &columns, &y, &rows);
     CHECK(x >= 0 && columns > 0 && x + columns <= plan->src_width);
@@ -167,12 +167,12 @@ static void check_simd(void)
             continue;
         for (int i = 0; i < 250; i++) {
             dg_resize_plan plan = random_plan(i % 20 ? 150 : 700);
-            size_t stride = (size_t)plan.dst_width * plan.dst_step + between(0, 9), size = stride * plan.dst_height;
-            uint8_t *in = noise((size_t)plan.src_width * plan.src_height * plan.src_step, i % 3);
+            size_t stride = (size_t)plan.dst_width * plan.dst_pixel_stride + between(0, 9), size = stride * plan.dst_height;
+            uint8_t *in = noise((size_t)plan.src_width * plan.src_height * plan.src_pixel_stride, i % 3);
             uint8_t *want = malloc(size), *got = malloc(size);
             memset(want, 0x5a, size);
             memset(got, 0x5a, size);
-            CHECK(dg_resize(plain, &plan, in, (size_t)plan.src_width * plan.src_step, want, stride, &error) == DG_OK);
+            CHECK(dg_resize(plain, &plan, in, (size_t)plan.src_width * plan.src_pixel_stride, want, stride, &error) == DG_OK);
             push_tight(other, &plan, in, got, stride);
             CHECK(!memcmp(want, got, size)); /* the gaps between rows, too */
             free(in);
@@ -221,12 +221,12 @@ static void check_flat(dg_resizer *resizer)
         memset(in, level, sizeof in);
         for (int k = plan.channels - 1; k < (int)sizeof in && plan.channels % 2 == 0; k += plan.channels)
             in[k] = 255;
-        CHECK(dg_resize(resizer, &plan, in, (size_t)plan.src_width * plan.src_step, out,
-                        (size_t)plan.dst_width * plan.dst_step, &error) == DG_OK);
+        CHECK(dg_resize(resizer, &plan, in, (size_t)plan.src_width * plan.src_pixel_stride, out,
+                        (size_t)plan.dst_width * plan.dst_pixel_stride, &error) == DG_OK);
         int wrong = 0;
         for (int k = 0; k < plan.dst_width * plan.dst_height; k++)
-            for (int c = 0; c < plan.dst_step; c++)
-                wrong += out[k * plan.dst_step + c] != (c == 3 || (plan.channels == 2 && c == 1) ? 255 : level);
+            for (int c = 0; c < plan.dst_pixel_stride; c++)
+                wrong += out[k * plan.dst_pixel_stride + c] != (c == 3 || (plan.channels == 2 && c == 1) ? 255 : level);
         CHECK(wrong == 0);
     }
 }
@@ -297,19 +297,19 @@ static void check_wide(dg_resizer *resizer)
     for (int i = 0; i < 60; i++) {
         dg_resize_plan plan = random_plan(40);
         plan.mode = DG_RESIZE_EXACT;
-        size_t size = (size_t)plan.src_width * plan.src_height * plan.src_step;
+        size_t size = (size_t)plan.src_width * plan.src_height * plan.src_pixel_stride;
         for (size_t k = 0; k < size; k++) {
             narrow[k] = (uint8_t)(rand() >> 5);
             if (plan.channels % 2 == 0 && k % plan.channels == (size_t)plan.channels - 1)
                 narrow[k] = 255;
             in[k] = (uint16_t)(narrow[k] * 257);
         }
-        CHECK(dg_resize(resizer, &plan, narrow, (size_t)plan.src_width * plan.src_step, narrow_out,
-                        (size_t)plan.dst_width * plan.dst_step, &error) == DG_OK);
+        CHECK(dg_resize(resizer, &plan, narrow, (size_t)plan.src_width * plan.src_pixel_stride, narrow_out,
+                        (size_t)plan.dst_width * plan.dst_pixel_stride, &error) == DG_OK);
         plan.depth = 16;
-        push_tight(resizer, &plan, (const uint8_t *)in, (uint8_t *)out, (size_t)plan.dst_width * plan.dst_step * 2);
+        push_tight(resizer, &plan, (const uint8_t *)in, (uint8_t *)out, (size_t)plan.dst_width * plan.dst_pixel_stride * 2);
         int wrong = 0;
-        for (int k = 0; k < plan.dst_width * plan.dst_height * plan.dst_step; k++)
+        for (int k = 0; k < plan.dst_width * plan.dst_height * plan.dst_pixel_stride; k++)
             wrong += fabs(out[k] / 257.0 - narrow_out[k]) > (plan.channels % 2 ? 40 : 60);
         CHECK(wrong == 0);
     }
@@ -330,7 +330,7 @@ static void check_refusals(dg_resizer *resizer)
     bad[0].src_width = 0;
     bad[1].dst_height = -1;
     bad[2].channels = 5;
-    bad[3].src_step = 2;
+    bad[3].src_pixel_stride = 2;
     bad[4].depth = 12;
     bad[5].box.x0 = -0.5;
     bad[6].box.x0 = NAN;

@@ -60,7 +60,7 @@ static int rows_alike(const uint8_t *whole)
     while (rows < image.height && !memcmp(image.buffer.data + rows * stride, whole + rows * stride, stride))
         rows++;
     for (size_t i = rows * stride; i < image.buffer.size; i++)
-        if (image.buffer.data[i] != (image.step > image.channels && i % 4 == 3 ? 255 : 0))
+        if (image.buffer.data[i] != (image.pixel_stride > image.channels && i % 4 == 3 ? 255 : 0))
             return -1;
     return rows;
 }
@@ -69,13 +69,13 @@ static void check_kind(int width, int height, int channels, int lossless, int rg
 {
     uint8_t *file;
     size_t size = encode(width, height, channels, lossless, &file);
-    const int step = rgbx || channels == 4 ? 4 : 3;
+    const int pixel_stride = rgbx || channels == 4 ? 4 : 3;
     int w, h, last = 0;
-    uint8_t *expected = (step == 4 ? WebPDecodeRGBA : WebPDecodeRGB)(file, size, &w, &h);
+    uint8_t *expected = (pixel_stride == 4 ? WebPDecodeRGBA : WebPDecodeRGB)(file, size, &w, &h);
     options.rgbx = rgbx;
     CHECK(decode(file, size) == DG_OK);
-    CHECK(image.width == width && image.height == height && image.channels == channels && image.step == step);
-    CHECK(image.depth == 8 && image.buffer.size == (size_t)width * height * step);
+    CHECK(image.width == width && image.height == height && image.channels == channels && image.pixel_stride == pixel_stride);
+    CHECK(image.depth == 8 && image.buffer.size == (size_t)width * height * pixel_stride);
     CHECK(!memcmp(image.buffer.data, expected, image.buffer.size));
     for (size_t cut = 0; cut < size; cut += 1 + size / 97) {
         options.accept_truncated = 0;

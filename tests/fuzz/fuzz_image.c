@@ -93,11 +93,11 @@ static dg_process_options options_read(const uint8_t *from, const atomic_int *st
 }
 
 /* A sample's draw: the same again for the same options. */
-static dg_crop draw(const dg_process_options *options)
+static dg_draw draw_for(const dg_process_options *options)
 {
-    dg_crop crop;
-    dg_crop_begin(&crop, &options->crop, options->background[0], options->background[2], "", 0);
-    return crop;
+    dg_draw draw;
+    dg_draw_begin(&draw, &options->crop, options->background[0], options->background[2], "", 0);
+    return draw;
 }
 
 /* What Pillow would do in datago: the pixels of a format that we have no decoder for. Here they are the bytes themselves. */
@@ -105,23 +105,23 @@ static void pixels_make_up(bytes file, dg_image *image)
 {
     const uint8_t *shape = file.data;
     int channels = 1 + shape[4] % 4, depth = shape[5] & 1 ? 16 : 8;
-    int step = channels == 3 && depth == 8 && shape[5] & 2 ? 4 : channels;
-    REQUIRE(dg_image_alloc(heap, 1 + shape[6], 1 + shape[7], channels, step, depth, image) == DG_OK);
+    int pixel_stride = channels == 3 && depth == 8 && shape[5] & 2 ? 4 : channels;
+    REQUIRE(dg_image_alloc(heap, 1 + shape[6], 1 + shape[7], channels, pixel_stride, depth, image) == DG_OK);
     for (size_t i = 0; i < image->buffer.size; i++)
-        image->buffer.data[i] = step > channels && i % 4 == 3 ? 255 : shape[i % file.size];
+        image->buffer.data[i] = pixel_stride > channels && i % 4 == 3 ? 255 : shape[i % file.size];
 }
 
 static void image_check(const dg_image *image)
 {
     REQUIRE(image->channels >= 1 && image->channels <= 4);
-    REQUIRE(image->step == image->channels || (image->step == 4 && image->channels == 3 && image->depth == 8));
+    REQUIRE(image->pixel_stride == image->channels || (image->pixel_stride == 4 && image->channels == 3 && image->depth == 8));
     REQUIRE(image->buffer.size == dg_image_stride(image) * image->height);
-    if (image->step > image->channels)
+    if (image->pixel_stride > image->channels)
         for (size_t i = 3; i < image->buffer.size; i += 4)
             REQUIRE(image->buffer.data[i] == 255);
 }
 
-static void picture_check(const dg_picture *picture, const dg_process_options *options, dg_role role, const dg_crop *crop)
+static void picture_check(const dg_picture *picture, const dg_process_options *options, dg_role role, const dg_draw *draw)
 {
     const dg_image *image = &picture->image;
     REQUIRE(image->width > 0 && image->height > 0 && (image->depth == 8 || image->depth == 16));
@@ -129,7 +129,7 @@ static void picture_check(const dg_picture *picture, const dg_process_options *o
     REQUIRE(picture->original_width > 0 && picture->original_height > 0);
     REQUIRE(picture->encoded == (options->encoding != DG_ENCODE_NOT));
     if (options->crop.bucket_count || options->crop.resized.width)
-        REQUIRE(image->width == crop->target.width && image->height == crop->target.height);
+        REQUIRE(image->width == draw->frame.target.width && image->height == draw->frame.target.height);
     else
         REQUIRE(image->width == picture->original_width && image->height == picture->original_height);
     if (!picture->encoded) {
@@ -140,20 +140,20 @@ static void picture_check(const dg_picture *picture, const dg_process_options *o
 }
 
 /* One picture through the whole of it. The result is empty unless the status is DG_OK. */
-static dg_status process(dg_worker *worker, bytes file, dg_role role, const dg_process_options *options, dg_crop *crop,
+static dg_status process(dg_worker *worker, bytes file, dg_role role, const dg_process_options *options, dg_draw *draw,
                          dg_picture *picture)
 {
     dg_format format;
     dg_error error;
     memset(&error, 0xA5, sizeof error);
-    dg_status status = dg_process(worker, file.data, file.size, role, options, crop, &format, picture, &error);
+    dg_status status = dg_process(worker, file.data, file.size, role, options, draw, &format, picture, &error);
     if (status == DG_UNSUPPORTED && format > DG_FORMAT_WEBP && file.size >= 9) {
         REQUIRE(!picture->image.buffer.data);
         pixels_make_up(file, &picture->image);
-        status = dg_process_pixels(worker, file.data[8] % 10, role, options, crop, picture, &error);
+        status = dg_process_pixels(worker, file.data[8] % 10, role, options, draw, picture, &error);
     }
     if (status == DG_OK) {
-        picture_check(picture, options, role, crop);
+        picture_check(picture, options, role, draw);
         return status;
     }
     REQUIRE(status > DG_OK && status < DG_STATUS_COUNT && error.status == status);
@@ -178,7 +178,7 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
     const dg_buffer *result = &encoded->image.buffer;
     dg_process_options raw = *options, whole = {.decode.max_pixels = UINT64_MAX};
     dg_picture decoded, pixels;
-    dg_crop crop = draw(options), none = draw(&whole);
+    dg_draw draw = draw_for(options), none = draw_for(&whole);
     int png = options->encoding == DG_ENCODE_PNG || role == DG_ROLE_MASK;
     if (result->size == file.size && !memcmp(result->data, file.data, file.size))
         return;
@@ -187,9 +187,9 @@ static void encoded_check(dg_worker *worker, bytes file, dg_role role, const dg_
     if (png) {
         raw.encoding = DG_ENCODE_NOT;
         raw.decode.rgbx = 0;
-        REQUIRE(process(worker, file, role, &raw, &crop, &pixels) == DG_OK);
+        REQUIRE(process(worker, file, role, &raw, &draw, &pixels) == DG_OK);
         REQUIRE(pixels.image.channels == decoded.image.channels && pixels.image.depth == decoded.image.depth);
-        if (pixels.image.step == pixels.image.channels)
+        if (pixels.image.pixel_stride == pixels.image.channels)
             REQUIRE(pixels.image.buffer.size == decoded.image.buffer.size
                     && !memcmp(pixels.image.buffer.data, decoded.image.buffer.data, pixels.image.buffer.size));
         dg_image_free(&pixels.image);
@@ -228,17 +228,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dg_role role = ROLES[wish[1] >> 2 & 3], other = ROLES[wish[1] >> 4 & 3];
     bytes file = copy(data, size - OPTIONS), part = copy(data, file.size * wish[4] / 256);
     dg_worker *worker = dg_worker_new(heap);
-    dg_crop crop = draw(&options), again = crop;
+    dg_draw draw = draw_for(&options), again = draw;
     dg_picture first, second;
     tight_fill = 0x3C;
-    dg_status status = process(worker, file, role, &options, &crop, &first);
+    dg_status status = process(worker, file, role, &options, &draw, &first);
     tight_fill = 0xC3;
     if (status == DG_OK && first.encoded && wish[5] & 1)
         encoded_check(worker, file, role, &options, &first);
     if (status == DG_OK && !first.encoded)
         place(&first, wish[2]);
     /* Another picture of the sample, cut off, has the same draw. */
-    if (wish[5] & 2 && process(worker, part, other, &options, &crop, &second) == DG_OK)
+    if (wish[5] & 2 && process(worker, part, other, &options, &draw, &second) == DG_OK)
         dg_image_free(&second.image);
     if (wish[5] & 12) {
         if (wish[5] & 8) {

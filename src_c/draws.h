@@ -1,13 +1,10 @@
-/* What of a picture is shown, at what size, and whether mirrored: one draw for all pictures of a sample. */
-#ifndef DG_CROP_H
-#define DG_CROP_H
+/* Chance: where in a picture the box lies, and whether it is mirrored. One draw holds for all pictures of a sample. */
+#ifndef DG_DRAWS_H
+#define DG_DRAWS_H
 
+#include "boxes.h"
 #include "buckets.h"
 #include "random.h"
-
-typedef struct {
-    int width, height; /* 0: none, or not yet known */
-} dg_size;
 
 /* What the caller wants. All zeros: pictures stay as they are. */
 typedef struct {
@@ -22,29 +19,20 @@ typedef struct {
 
 /* What was drawn for one sample. */
 typedef struct {
-    dg_size target;      /* of every picture of it; {0, 0} without a crop, and until the first one of a sample chose a bucket */
-    int mirrored;        /* left to right, after everything else */
-    double across, down; /* where in a bucket's slack the crop lies: 0 left or top, 0.5 the middle, below 1 right or bottom */
-    dg_box box;          /* random resized crops: the box, in whole pixels of the first picture … */
-    dg_size of;          /* … and its size; {0, 0} before it is known */
+    dg_frame frame;
+    int mirrored; /* left to right, after everything else */
     dg_random random;
-} dg_crop;
+} dg_draw;
 
 /* Begins a sample: same seed, epoch and name, same draw. What is switched on or off changes no other draw: first comes mirroring,
  * then the position across and down, then what a random resized crop takes. */
-void dg_crop_begin(dg_crop *crop, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name, size_t length);
+void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name, size_t length);
 
 /* Shows a sample's picture of width x height upright pixels. The first one decides what is the same for all: the bucket (see
  * dg_bucket_choose), or the box of the random resized crop. That is drawn as torchvision.transforms.RandomResizedCrop.get_params
  * does: ten times an area is drawn evenly from `scale` and an aspect ratio from `ratio`, evenly in its logarithm; the first box
  * whose rounded sides fit lies anywhere, in whole pixels; after ten misses the largest centred box within `ratio` is taken. The
  * distribution is torchvision's, the numbers are not, as the generator is another. */
-void dg_crop_choose(dg_crop *crop, const dg_crop_options *options, int width, int height);
-
-/* The box to be resized to crop->target, of a picture of that sample that is stored with width x height pixels and turned by a viewer
- * as EXIF's `orientation` says (1 to 8; 1 if it is upright already): in stored pixels; the target's sides change places where the
- * picture's do. With buckets it is that of PIL.ImageOps.fit(image, target, centering=(across, down)), with a random resized crop the
- * first picture's in proportion: exactly that where sizes are equal. crop->target must be known. */
-dg_box dg_crop_box(const dg_crop *crop, int width, int height, int orientation);
+void dg_draw_choose(dg_draw *draw, const dg_crop_options *options, int width, int height);
 
 #endif
