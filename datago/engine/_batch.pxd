@@ -1,7 +1,7 @@
 # Batches of one bucket: workers take a place in an open batch, write their picture there, and the last one sends it on.
 #
 # A Batch (see _sample.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
-# an Item without parts, its `carrier`, once every place that was taken is filled. Failures travel between batches.
+# an Item of its own, its `carrier`, once every place that was taken is filled. Failures travel between batches.
 #
 # There are `most` batches at a time, from the first place that is taken to the hands of the reader. That is more than can be open, so
 # that a worker that waits for one waits for the reader alone: one of them is closed, and whoever has to write there waits for nobody.

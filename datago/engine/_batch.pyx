@@ -11,7 +11,7 @@ from datago.engine._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago.engine._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago.engine._sample cimport Part, batch_free, entry_empty, item_free, item_give_up
+from datago.engine._sample cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Part, batch_free, entry_empty, item_free, item_give_up
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_unlock,
@@ -122,6 +122,7 @@ cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
         free(batch)
         return NULL
     batch.width, batch.height = width, height
+    batch.carrier.kind = ITEM_BATCH
     batch.carrier.batch = batch
     batch.carrier.position = -1
     batch.next = batcher.open
@@ -165,16 +166,18 @@ cdef bint give_place(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     """The next place in the batch of that size; False for a failure, which has none and goes out by itself."""
     cdef Part *part = &item.parts[0]
     cdef Batch *batch = batcher.open
-    if item.error.status == DG_OK and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+    if item.kind == ITEM_SAMPLE and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+        item.kind = ITEM_FAILURE
         dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
-    if item.error.status == DG_OK:
+    if item.kind == ITEM_SAMPLE:
         while batch != NULL and (batch.width != part.picture.image.width or batch.height != part.picture.image.height):
             batch = batch.next
         if batch == NULL:
             batch = batch_new(batcher, part.picture.image.width, part.picture.image.height)
         if batch == NULL:
+            item.kind = ITEM_FAILURE
             dg_fail(&item.error, DG_NO_MEMORY, "no memory for a batch of %d pictures", batcher.size)
-    if item.error.status != DG_OK:
+    if item.kind == ITEM_FAILURE:
         item.number = batcher.number
         batcher.number += 1
         put(out, item)

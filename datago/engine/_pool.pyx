@@ -39,7 +39,7 @@ from datago.engine._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
 )
 from datago.engine._progress cimport Progress
-from datago.engine._sample cimport Batch, Item, Part, item_free, item_new, item_result
+from datago.engine._sample cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Item, Part, item_free, item_new, item_result
 from datago.engine._sample import Failure
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
@@ -81,27 +81,28 @@ cdef struct PoolState:
 # ---- workers --------------------------------------------------------------------------------------------------------
 
 cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
-    """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
+    """Reads and processes every part of one sample. If that fails the item becomes a failure; it never ends the worker."""
+    if item.kind == ITEM_SAMPLE and process_sample(pool, tools, scratch, item) != DG_OK:
+        item.kind = ITEM_FAILURE
+
+
+cdef dg_status process_sample(PoolState *pool, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
     cdef dg_process_options options = pool.options
     cdef dg_crop crop
-    cdef const char *drawn
+    cdef const char *rng_name = item.rng_name
     cdef dg_format format
     cdef Part *part
-    cdef dg_status status
+    cdef dg_status status = DG_OK
     cdef dg_error said
     cdef int i
-    if item.error.status != DG_OK:
-        return  # the source found it broken: it only travels along
     if tools == NULL:
-        dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
-        return
+        return dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
     options.decode.rgbx = pool.rgbx
-    drawn = item.drawn
-    if item.part_count and item.parts[0].path != NULL:
-        drawn += pool.base
-    dg_crop_begin(&crop, &options.crop, pool.seed, pool.epoch, drawn, strlen(drawn))
+    if item.parts[0].path != NULL:
+        rng_name += pool.base
+    dg_crop_begin(&crop, &options.crop, pool.seed, pool.epoch, rng_name, strlen(rng_name))
     if not read_file(pool, scratch, item) or not reserve_pixels(pool, &options, item):
-        return
+        return item.error.status
     for i in range(item.part_count):
         part = &item.parts[i]
         status = dg_process(tools, <uint8_t *>part.data.buf, part.data.len, part.role, &options, &crop, &format, &part.picture,
@@ -111,9 +112,10 @@ cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, I
             status = pillow_process(pool, tools, part, &options, &crop, &item.error)
             if format == DG_FORMAT_JPEG and status == DG_CORRUPT:  # so Pillow calls what it does not know; libjpeg knew better
                 item.error, status = said, DG_UNSUPPORTED
-        item.error.status = status
         if status != DG_OK:
             break
+    item.error.status = status
+    return status
 
 
 cdef bint read_file(PoolState *pool, dg_scratch *scratch, Item *item) noexcept nogil:
@@ -122,7 +124,7 @@ cdef bint read_file(PoolState *pool, dg_scratch *scratch, Item *item) noexcept n
     cdef struct_stat facts
     cdef size_t size = 0
     cdef uint64_t encoded
-    if item.part_count == 0 or part.path == NULL:
+    if part.path == NULL:
         return True
     if pool.budget.limit and stat(part.path, &facts) == 0:
         encoded = min(<uint64_t>facts.st_size, pool.max_file_bytes)
@@ -307,6 +309,7 @@ cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
     for i in range(item.part_count):
         encoded += item.parts[i].data.len
     if never_fits(pool, item, encoded):
+        item.kind = ITEM_FAILURE
         encoded = 0
     if budget_take_encoded(&pool.budget, item.number, encoded):
         item.encoded = encoded
@@ -321,7 +324,7 @@ cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
 
 
 cdef int samples_of(Item *item) noexcept nogil:
-    return item.batch.taken if item.part_count == 0 and item.batch != NULL else 1
+    return item.batch.taken if item.kind == ITEM_BATCH else 1
 
 
 cdef void discard(PoolState *pool, Item *item) noexcept:
@@ -561,18 +564,18 @@ cdef class Pool:
     cdef object hand_out(self, Item *item, bint convert):
         """What becomes of an item: a Sample, its dict, a SampleBatch or a Failure. It is counted, and its positions are marked."""
         cdef PoolState *pool = self.pool
-        cdef Batch *batch = item.batch if item.part_count == 0 else NULL
-        cdef Item **samples = &batch.items[0] if batch != NULL else &item
+        cdef bint batched = item.kind == ITEM_BATCH
+        cdef Item **samples = &item.batch.items[0] if batched else &item
         cdef int count = samples_of(item), i, k
-        cdef bint dropped = batch != NULL and batch.dropped, failed
+        cdef bint dropped = batched and item.batch.dropped, failed
         cdef uint64_t damaged = 0
         batcher_release(pool.batcher)
         for i in range(count):
             for k in range(samples[i].part_count):
                 damaged += samples[i].parts[k].picture.damaged
-        if batch != NULL:
+        if batched:
             with nogil:
-                batcher_leave(pool.batcher, batch)
+                batcher_leave(pool.batcher, item.batch)
         elif pool.batcher == NULL:
             budget_give_back(&pool.budget, item.encoded, item.pixels)
             budget_leave(&pool.budget, item.number)

@@ -15,13 +15,19 @@ cdef struct Part:
 
 cdef struct Batch
 
+cdef enum ItemKind:
+    ITEM_SAMPLE          # has been good so far
+    ITEM_FAILURE         # gives no sample, and `error` says why; the source found that, or whoever had the item since
+    ITEM_BATCH           # carries `batch` to the reader
+
 cdef struct Item:
-    Batch *batch         # where it has its place; of an item without parts: what it carries
+    ItemKind kind
+    Batch *batch         # of a sample: where it has its place, once it has one
     int place
     void *entry          # the Entry, owned; NULL: the first part is a file, and its path the id
     const char *name     # what a failure calls it
-    const char *drawn    # what names it when something is drawn for it: no machine's folders or hosts
-    dg_error error       # status DG_OK: good
+    const char *rng_name  # what names it when something is drawn for it: no machine's folders or hosts
+    dg_error error       # of a failure
     int64_t target       # its class, where it has one
     int64_t position     # see _progress.pxd; negative: the source has none for it
     uint64_t encoded, pixels  # what it has of the budget, in bytes

@@ -454,13 +454,14 @@ cdef Item *item_new(object entry) except NULL:
     cdef Item *item
     if isinstance(entry, tuple):  # a path: the file source's samples, a hundred thousand a second
         item = item_named(1, (<tuple>entry)[0])
-        item.parts[0].path = item.drawn = item.name
+        item.parts[0].path = item.rng_name = item.name
         item.position = (<tuple>entry)[1]
     elif isinstance(entry, Entry):
         item = item_of_entry(entry)
         item.position = (<Entry>entry).position
     elif isinstance(entry, Failure):  # found by the source; it travels with the others, so that order and counts stay right
         item = item_named(0, os.fsencode((<Failure>entry).name))
+        item.kind = ITEM_FAILURE
         item.error.status = dg_status_find((<Failure>entry).reason.encode())
         item.position = (<Failure>entry).position
         text = (<Failure>entry).text.encode("utf-8", "replace")[:sizeof(item.error.text) - 1]
@@ -471,14 +472,14 @@ cdef Item *item_new(object entry) except NULL:
 
 
 cdef Item *item_named(int parts, bytes name) except NULL:
-    """An item with its name behind the last part."""
+    """A sample's item with its name behind the last part. There is one part even where none is counted: it is empty."""
     cdef Py_ssize_t length = len(name)
     cdef Item *item = <Item *>PyMem_RawCalloc(1, sizeof(Item) + parts * sizeof(Part) + length + 1)
     if item == NULL:
         raise MemoryError
     item.part_count = parts
     item.position = -1
-    item.name = <char *>&item.parts[parts]
+    item.name = <char *>&item.parts[max(parts, 1)]
     memcpy(<char *>item.name, <const char *>name, length)
     return item
 
@@ -487,7 +488,7 @@ cdef Item *item_of_entry(Entry entry) except NULL:
     cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
     cdef Item *item = item_named(len(entry.images), name)
     # The shard without its folder, or the database's source, and the sample's key
-    item.drawn = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
+    item.rng_name = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
         for i in range(item.part_count):
@@ -504,7 +505,7 @@ cdef Item *item_of_entry(Entry entry) except NULL:
 
 cdef void item_free(Item *item) noexcept:
     cdef int i
-    if item.part_count == 0 and item.batch != NULL:
+    if item.kind == ITEM_BATCH:
         batch_free(item.batch)
         return
     for i in range(item.part_count):
@@ -557,10 +558,10 @@ cdef ImagePayload payload_of(dg_picture *picture):
 
 
 cdef object item_result(Item *item, bint convert):
-    if item.part_count == 0 and item.batch != NULL:
+    if item.kind == ITEM_BATCH:
         return batch_result(item.batch)
     try:
-        if item.error.status != DG_OK:
+        if item.kind == ITEM_FAILURE:
             return Failure(os.fsdecode(item.name), (<bytes>dg_status_name(item.error.status)).decode(),
                            (<bytes>item.error.text).decode("utf-8", "replace"))
         return item_sample(item, convert)
