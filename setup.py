@@ -129,7 +129,9 @@ setup(
         module("net._fetch"),
         module("net._room"),
         module("net._transfers"),
-        module("engine._sample", sources("status", "image", "color", "color_*")),
+        module("engine._item", sources("status", "image")),
+        module("engine._payload", sources("status", "image", "color", "color_*")),
+        module("engine._sample", sources("status")),
         module("engine._pool", sources("*")),
     ],
 )

@@ -7,11 +7,11 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from datago.engine._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
+from datago.engine._item cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Part, batch_free, entry_empty, item_free, item_give_up
 from datago.engine._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago.engine._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago.engine._sample cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Part, batch_free, entry_empty, item_free, item_give_up
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_unlock,

@@ -39,8 +39,8 @@ from datago.engine._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
 )
 from datago.engine._progress cimport Progress
-from datago.engine._sample cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Item, Part, item_free, item_new, item_result
-from datago.engine._sample import Failure
+from datago.engine._item cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Item, Part, item_free, item_new
+from datago.engine._sample cimport Failure, item_result
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_cond_t, pthread_join, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
