@@ -49,7 +49,8 @@ cdef Item *item_named(int parts, bytes name) except NULL:
 cdef Item *item_of_entry(Entry entry) except NULL:
     cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
     cdef Item *item = item_named(len(entry.images), name)
-    # What is drawn for a sample must be the same on every machine, so its folder is left out: the shard, or the database's source, and the key
+    # What is drawn for a sample must be the same on every machine. So no folder is in its name: only the shard, or the database's source,
+    # and the key
     item.rng_name = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
