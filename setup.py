@@ -25,7 +25,7 @@ LIBRARIES = {
 }
 # module: those of LIBRARIES that it is linked to
 NEEDS = {
-    "datago.engine._pool": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
+    "datago.engine._pixels": ["libjpeg-turbo", "libwebp", "zlib", "libdeflate"],
     "datago.net._transfers": ["libcurl"],
 }
 
@@ -109,10 +109,6 @@ class Build(build_ext):
         super().build_extensions()
 
 
-def sources(*patterns):
-    return sorted({path for pattern in patterns for path in glob.glob(f"src_c/{pattern}.c")})
-
-
 def module(name, sources=()):
     return Extension(
         f"datago.{name}",
@@ -128,18 +124,24 @@ setup(
     cmdclass={"build_ext": Build},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
-        module("sources._folder"),
+        module("engine._pixels", sorted(glob.glob("src_c/*.c"))),
+        module("engine._ring"),
         module("engine._budget"),
         module("engine._progress"),
-        module("engine._ring"),
-        module("engine._batch", sources("status", "image", "color", "color_*", "place*")),
-        module("engine._buckets", sources("status", "buckets")),
+        module("engine._item"),
+        module("engine._payload"),
+        module("engine._sample"),
+        module("engine._batch"),
+        module("engine._buckets"),
+        module("engine._options"),
+        module("engine._fallback"),
+        module("engine._process"),
+        module("engine._pool"),
+        module("sources._folder"),
         module("sources.webdataset._tar"),
         module("sources.webdataset._tar_walk"),
         module("net._fetch"),
         module("net._room"),
         module("net._transfers"),
-        module("engine._sample", sources("status", "image", "color", "color_*")),
-        module("engine._pool", sources("*")),
     ],
 )

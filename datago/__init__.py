@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from datago.client import DatagoClient
 from datago.engine._buckets import aspect_buckets
-from datago.engine._sample import Failure, ImagePayload, LatentPayload, Sample
+from datago.engine._payload import ImagePayload, LatentPayload
+from datago.engine._sample import Failure, Sample
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.run import live_cleanup_threads

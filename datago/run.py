@@ -88,9 +88,20 @@ class Pass:
         threads = environment.worker_count(limit, run.workers)
         ready = config.samples_buffer_size if config.batch is None else max(2, config.samples_buffer_size // config.batch.size)
         pool = Pool(
-            threads, self.source.work_ahead, ready, limit, config.max_file_bytes, config.memory_limit or 0, config.image_config,
-            self._progress, config.ordered, run.seed, run.epoch, self.source.base, config.batch,
-        )  # fmt: skip
+            threads=threads,
+            work_capacity=self.source.work_ahead,
+            ready_capacity=ready,
+            limit=limit,
+            max_file_bytes=config.max_file_bytes,
+            memory_limit=config.memory_limit or 0,
+            image=config.image_config,
+            progress=self._progress,
+            ordered=config.ordered,
+            seed=run.seed,
+            epoch=run.epoch,
+            base=self.source.base,
+            batch=config.batch,
+        )
         if pool.thread_count < threads:
             log.warning("only %d of %d worker threads could be started", pool.thread_count, threads)
         hold = Hold(pool)

@@ -124,7 +124,8 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
     from datago.engine._pool import Pool
     from datago.engine._progress import Progress
 
-    pool = Pool(1, 4, 4, 100, 2**30, 0, parsing.parse(config(tmp_path)).image_config, Progress(), False)
+    image = parsing.parse(config(tmp_path)).image_config
+    pool = Pool(threads=1, work_capacity=4, ready_capacity=4, limit=100, max_file_bytes=2**30, image=image, progress=Progress())
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)

@@ -50,6 +50,16 @@ def test_who_knows_the_pixels():
     assert all(name.startswith("engine/") for name in users("engine._pixels"))
 
 
+def test_one_module_is_linked_to_the_pixels():
+    """A second one would have a copy of src_c: so nobody else declares its functions, and no other extension has sources of its own."""
+    headers = "|".join(path.stem for path in (ROOT / "src_c").glob("*.h"))
+    declare = {path.stem for path in modules() if re.search(rf'extern from "({headers})\.h"', path.read_text())}
+    assert declare == {"_pixels"}
+    types = (PACKAGE / "engine" / "_pixels.pxd").read_text()
+    assert not [line for line in types.splitlines() if line.startswith("    ") and "dg_" in line.partition("(")[0] and line.endswith(")")]
+    assert re.findall(r'module\("([\w.]+)", ', (ROOT / "setup.py").read_text()) == ["engine._pixels"]
+
+
 def test_one_module_knows_the_network_library():
     assert users("net._curl") == {"net/_transfers.pyx", "net/_transfers.pxd"}
 

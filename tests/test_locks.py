@@ -250,9 +250,9 @@ def test_what_a_batch_lets_go_of_may_run_any_code():
 import ast
 from types import SimpleNamespace
 from datago import config as configuration
-from datago._pool import Pool
-from datago._progress import Progress
-from datago._sample import Entry
+from datago.engine._pool import Pool
+from datago.engine._progress import Progress
+from datago.engine._sample import Entry
 class Bytes(bytes):
     def __del__(self):
         seen.append(pool.counts()["seen"])
@@ -263,7 +263,8 @@ image = {"random_resized_crop": 16, "image_to_rgb8": True}
 image = configuration.parse({"source_type": "file", "source_config": {"root_path": "."}, "image_config": image}).image_config
 batch = SimpleNamespace(
     size=30, layout="NHWC", drop=False, dtype="uint8", channels=3, mean=[0.0] * 3, std=[1.0] * 3, most_waiting=2**62, most=0, bytes=0)
-pool = Pool(2, 64, 64, 10**6, 2**30, 0, image, Progress(), False, batch=batch)
+pool = Pool(
+    threads=2, work_capacity=64, ready_capacity=64, limit=10**6, max_file_bytes=2**30, image=image, progress=Progress(), batch=batch)
 gc.set_threshold(1, 1, 1)
 for i in range(200):
     if not pool.submit([Entry(f"{i} {k}", "a.tar", [("image", None, Bytes(data))]) for k in range(2)]): break

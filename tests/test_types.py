@@ -17,7 +17,7 @@ pytestmark = [
 # What Cython adds to classes and modules, what object has, and constructors: those in `__cinit__` only the stubs can tell.
 HIDDEN = r"""
 datago\.[\w.]+\._\w+(\.\w+)?\.__(init|reduce|setstate|test|pyx_capi|pyx_vtable|reduce_cython|setstate_cython)__
-datago\.engine\._sample\.ImagePayload\.__call__
+datago\.engine\._payload\.ImagePayload\.__call__
 """
 
 

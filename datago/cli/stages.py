@@ -142,8 +142,16 @@ def _through_pool(parsed, image, entries, seconds, pil):
     if not entries:
         return meter.row()
     most = configuration.MAX_INT
-    pool = Pool(worker_count(most), 64, parsed.samples_buffer_size, most, parsed.max_file_bytes, parsed.memory_limit or 0, image,
-                Progress(), False)  # fmt: skip
+    pool = Pool(
+        threads=worker_count(most),
+        work_capacity=64,
+        ready_capacity=parsed.samples_buffer_size,
+        limit=most,
+        max_file_bytes=parsed.max_file_bytes,
+        memory_limit=parsed.memory_limit or 0,
+        image=image,
+        progress=Progress(),
+    )
     stopped = threading.Event()
 
     def feed():

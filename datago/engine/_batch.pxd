@@ -1,16 +1,16 @@
 # Batches of one bucket: workers take a place in an open batch, write their picture there, and the last one sends it on.
 #
-# A Batch (see _sample.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
-# an Item without parts, its `carrier`, once every place that was taken is filled. Failures travel between batches.
+# A Batch (see _item.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
+# an Item of its own, its `carrier`, once every place that was taken is filled. Failures travel between batches.
 #
 # There are `most` batches at a time, from the first place that is taken to the hands of the reader. That is more than can be open, so
 # that a worker that waits for one waits for the reader alone: one of them is closed, and whoever has to write there waits for nobody.
 from libc.stdint cimport int64_t, uint64_t
 
 from datago.engine._budget cimport Budget
+from datago.engine._item cimport Batch, Item
 from datago.engine._pixels cimport dg_heap, dg_placement
 from datago.engine._ring cimport Ring
-from datago.engine._sample cimport Batch, Item
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
 
 cdef struct Batcher:

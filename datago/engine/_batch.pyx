@@ -3,15 +3,16 @@
 from cpython.buffer cimport PyBuffer_Release
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from datago.engine._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
+from datago.engine._item cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Part, batch_free, entry_empty, item_free, item_give_up
 from datago.engine._pixels cimport (
     DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
 )
 from datago.engine._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
-from datago.engine._sample cimport Part, batch_free, entry_empty, item_free, item_give_up
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_unlock,
@@ -56,8 +57,8 @@ cdef void batcher_free(Batcher *batcher) noexcept:
 
 
 cdef void batcher_release(Batcher *batcher) noexcept:
-    # One thing after the other is moved out with the lock held, and let go of without it: where Python frees or makes something it may
-    # run any code, and that may come here again.
+    # Where Python frees or makes something it may run any code, and that code may come here again. So each object is moved out with the
+    # lock held, and let go of without it.
     cdef Py_buffer data
     cdef PyObject *entry = NULL
     cdef Item *item
@@ -98,17 +99,17 @@ cdef void batcher_leave(Batcher *batcher, Batch *batch) noexcept nogil:
     budget_add_batch(batcher.budget, -<int64_t>(batcher.size * batch.stride))
 
 
-# What goes out is gathered first, by number, and sent when the picture at hand is written: a worker that waits for room in the ready
-# ring holds nothing that somebody before it needs.
+# A worker that waits for room in the ready ring must hold nothing that another one needs. So what goes out is gathered in a list, by
+# number, and sent once the picture at hand is written.
 
-cdef void put(Item **out, Item *item) noexcept nogil:
+cdef void gather(Item **out, Item *item) noexcept nogil:
     while out[0] != NULL and out[0].number < item.number:
         out = &out[0].next
     item.next = out[0]
     out[0] = item
 
 
-# ---- with the lock held ---------------------------------------------------------------------------------------------
+# ---- called with the lock held ---------------------------------------------------------------------------------------------
 
 cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
     """An open batch with a place for every picture, its memory not cleared; NULL when memory is short."""
@@ -122,6 +123,7 @@ cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
         free(batch)
         return NULL
     batch.width, batch.height = width, height
+    batch.carrier.kind = ITEM_BATCH
     batch.carrier.batch = batch
     batch.carrier.position = -1
     batch.next = batcher.open
@@ -132,7 +134,7 @@ cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
 
 
 cdef void close(Batcher *batcher, Batch *batch, Item **out) noexcept nogil:
-    """No more places in it. It goes out now if all that were taken are filled, else with the one who fills the last."""
+    """Ends giving places in a batch. It goes out now if all places that were taken are filled, and otherwise when the last one is."""
     cdef Batch **link = &batcher.open
     while link[0] != batch:
         link = &link[0].next
@@ -143,7 +145,7 @@ cdef void close(Batcher *batcher, Batch *batch, Item **out) noexcept nogil:
     batch.carrier.number = batcher.number
     batcher.number += 1
     if batch.filled == batch.taken:
-        put(out, batch.carrier)
+        gather(out, batch.carrier)
 
 
 cdef void close_all(Batcher *batcher, Item **out) noexcept nogil:
@@ -162,22 +164,26 @@ cdef void close_fullest(Batcher *batcher, Item **out) noexcept nogil:
 
 
 cdef bint give_place(Batcher *batcher, Item *item, Item **out) noexcept nogil:
-    """The next place in the batch of that size; False for a failure, which has none and goes out by itself."""
+    """Gives an item the next place in the batch of its size. False for a failure, which has no place and goes out by itself."""
     cdef Part *part = &item.parts[0]
     cdef Batch *batch = batcher.open
-    if item.error.status == DG_OK and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+    cdef char text[64]
+    if item.kind == ITEM_SAMPLE and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
+        item.kind = ITEM_FAILURE
         dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
-    if item.error.status == DG_OK:
+    if item.kind == ITEM_SAMPLE:
         while batch != NULL and (batch.width != part.picture.image.width or batch.height != part.picture.image.height):
             batch = batch.next
         if batch == NULL:
             batch = batch_new(batcher, part.picture.image.width, part.picture.image.height)
         if batch == NULL:
-            dg_fail(&item.error, DG_NO_MEMORY, "no memory for a batch of %d pictures", batcher.size)
-    if item.error.status != DG_OK:
+            item.kind = ITEM_FAILURE
+            snprintf(text, sizeof(text), "no memory for a batch of %d pictures", batcher.size)
+            dg_fail(&item.error, DG_NO_MEMORY, text)
+    if item.kind == ITEM_FAILURE:
         item.number = batcher.number
         batcher.number += 1
-        put(out, item)
+        gather(out, item)
         return False
     item.batch = batch
     item.place = batch.taken
@@ -208,28 +214,28 @@ cdef void send(Batcher *batcher, Item *out, Item **left) noexcept nogil:
             left[0] = item
 
 
-cdef void settle(Batcher *batcher, Item *item) noexcept nogil:
-    """In its batch an item has nothing of the budget any more; its other images wait there uncounted."""
+cdef void give_budget_back(Batcher *batcher, Item *item) noexcept nogil:
+    """Batches have a share of their own, so an item in a batch takes nothing of the budget; its other images wait there uncounted."""
     budget_give_back(batcher.budget, item.encoded, item.pixels)
     item.encoded = item.pixels = 0
 
 
 cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
-    """Writes the picture into its place; the batch goes out if that was the last."""
+    """Writes the picture into its place. The batch goes out if that was the last place."""
     cdef Batch *batch = item.batch
     cdef Part *part = &item.parts[0]
-    # It cannot fail: dg_process has made 8 bits and three channels of everything.
+    # dg_process has made 8 bits and three channels of every picture, so this cannot fail.
     dg_place(&batcher.placement, &part.picture.image, batch.memory.data + item.place * batch.stride, &item.error)
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
-    settle(batcher, item)
+    give_budget_back(batcher, item)
     pthread_mutex_lock(&batcher.lock)
     if item.entry != NULL:
         item.next = batcher.spent
         batcher.spent = item
     batch.filled += 1
     if batch.closed and batch.filled == batch.taken:
-        put(out, batch.carrier)
+        gather(out, batch.carrier)
     pthread_mutex_unlock(&batcher.lock)
 
 
@@ -246,7 +252,7 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
         pthread_mutex_lock(&batcher.lock)
         while batcher.most and batcher.count >= batcher.most and not batcher.stopped:
             dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
-        # In order: all whose turn it is now, those that waited for this one too, or none.
+        # Where order is kept this item may have to wait, or others may have waited for it: all whose turn it is now get their place.
         if batcher.turns != NULL:
             if ring_pop(batcher.turns, &next, 0) != RING_OK:
                 pthread_mutex_unlock(&batcher.lock)
@@ -258,7 +264,7 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
         if placed:
             fill(batcher, item, &out)
         else:
-            settle(batcher, item)
+            give_budget_back(batcher, item)
         send(batcher, out, left)
         if batcher.turns == NULL:
             return
@@ -267,7 +273,7 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
 cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:
     cdef Item *out = NULL
     cdef void *item
-    while batcher.turns != NULL and ring_pop(batcher.turns, &item, 0) == RING_OK:  # after a stop: what waited for its turn
+    while batcher.turns != NULL and ring_pop(batcher.turns, &item, 0) == RING_OK:  # after a stop some still wait for their turn
         (<Item *>item).next = left[0]
         left[0] = <Item *>item
     pthread_mutex_lock(&batcher.lock)

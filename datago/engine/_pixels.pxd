@@ -1,4 +1,7 @@
-# Declarations of src_c, nothing else. Units, ownership and errors stand in the headers.
+# What other modules use of src_c: its types, and functions that pass a call on to it. Units, ownership and errors stand in the headers.
+#
+# src_c has one table of names, one choice of SIMD and one kind of heap, and it is large. So only one module is linked to it, _pixels, and
+# a call from another module takes an indirect jump more. These calls are made some ten times a picture, never for a row of pixels.
 from libc.stdint cimport uint8_t, uint16_t, uint64_t
 
 
@@ -20,10 +23,6 @@ cdef extern from "status.h" nogil:
         dg_status status
         char text[232]
 
-    const char *dg_status_name(dg_status status)
-    dg_status dg_status_find(const char *name)
-    dg_status dg_fail(dg_error *error, dg_status status, const char *format, ...)
-
 
 cdef extern from "image.h" nogil:
     ctypedef struct dg_heap:
@@ -39,33 +38,16 @@ cdef extern from "image.h" nogil:
         dg_buffer buffer
         int width, height, channels, pixel_stride, depth
 
-    dg_heap *dg_heap_new(size_t keep)
-    void dg_heap_trim(dg_heap *heap)
-    void dg_heap_free(dg_heap *heap)
-    dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
-    void dg_buffer_free(dg_buffer *buffer)
-    dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image)
-    void dg_image_free(dg_image *image)
-
 
 cdef extern from "scratch.h" nogil:
     ctypedef struct dg_scratch:
         uint8_t *data
         size_t capacity
 
-    void dg_scratch_free(dg_scratch *scratch)
-
-
-cdef extern from "file.h" nogil:
-    dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
-
 
 cdef extern from "buckets.h" nogil:
     ctypedef struct dg_bucket:
         int width, height
-
-    dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
-                               dg_bucket **buckets, size_t *count, dg_error *error)
 
 
 cdef extern from "boxes.h" nogil:
@@ -86,9 +68,6 @@ cdef extern from "draws.h" nogil:
     ctypedef struct dg_draw:
         pass
 
-    void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
-                       size_t length)
-
 
 cdef extern from "place.h" nogil:
     ctypedef enum dg_layout:
@@ -103,11 +82,6 @@ cdef extern from "place.h" nogil:
 
     ctypedef struct dg_placement:
         pass
-
-    dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
-                               const double *std, dg_error *error)
-    size_t dg_placement_size(const dg_placement *placement, int width, int height)
-    dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error)
 
 
 cdef extern from "process.h" nogil:
@@ -153,23 +127,41 @@ cdef extern from "process.h" nogil:
     ctypedef struct dg_worker:
         pass
 
-    dg_worker *dg_worker_new(dg_heap *heap)
-    void dg_worker_enter(dg_worker *worker)
-    void dg_worker_free(dg_worker *worker)
-    dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
-                         const dg_process_options *options, dg_draw *draw, dg_format *format, dg_picture *picture,
-                         dg_error *error)
-    dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options,
-                                dg_draw *draw, dg_picture *picture, dg_error *error)
-
 
 cdef extern from "cost.h" nogil:
     int DG_PILLOW_PIXEL
-    uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
-    uint64_t dg_pillow_cost(int width, int height, size_t size, const dg_process_options *options)
 
 
-cdef extern from "color.h" nogil:
-    void dg_rgb_to_rgbx(const uint8_t *source, uint8_t *out, size_t n)
-    void dg_rgbx_to_rgb(const uint8_t *source, uint8_t *out, size_t n)
-    void dg_depth_16_to_8(const uint16_t *source, uint8_t *out, size_t n)
+cdef const char *dg_status_name(dg_status status) noexcept nogil
+cdef dg_status dg_status_find(const char *name) noexcept nogil
+cdef dg_status dg_fail(dg_error *error, dg_status status, const char *text) noexcept nogil
+cdef dg_heap *dg_heap_new(size_t keep) noexcept nogil
+cdef void dg_heap_trim(dg_heap *heap) noexcept nogil
+cdef void dg_heap_free(dg_heap *heap) noexcept nogil
+cdef dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer) noexcept nogil
+cdef void dg_buffer_free(dg_buffer *buffer) noexcept nogil
+cdef dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth,
+                              dg_image *image) noexcept nogil
+cdef void dg_image_free(dg_image *image) noexcept nogil
+cdef void dg_scratch_free(dg_scratch *scratch) noexcept nogil
+cdef dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error) noexcept nogil
+cdef dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
+                                dg_bucket **buckets, size_t *count, dg_error *error) noexcept nogil
+cdef void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,
+                        size_t length) noexcept nogil
+cdef dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
+                                const double *std, dg_error *error) noexcept nogil
+cdef size_t dg_placement_size(const dg_placement *placement, int width, int height) noexcept nogil
+cdef dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error) noexcept nogil
+cdef dg_worker *dg_worker_new(dg_heap *heap) noexcept nogil
+cdef void dg_worker_enter(dg_worker *worker) noexcept nogil
+cdef void dg_worker_free(dg_worker *worker) noexcept nogil
+cdef dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
+                          dg_draw *draw, dg_format *format, dg_picture *picture, dg_error *error) noexcept nogil
+cdef dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, const dg_process_options *options, dg_draw *draw,
+                                 dg_picture *picture, dg_error *error) noexcept nogil
+cdef uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options) noexcept nogil
+cdef uint64_t dg_pillow_cost(int width, int height, size_t size, const dg_process_options *options) noexcept nogil
+cdef void dg_rgb_to_rgbx(const uint8_t *source, uint8_t *out, size_t n) noexcept nogil
+cdef void dg_rgbx_to_rgb(const uint8_t *source, uint8_t *out, size_t n) noexcept nogil
+cdef void dg_depth_16_to_8(const uint16_t *source, uint8_t *out, size_t n) noexcept nogil

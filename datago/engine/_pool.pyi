@@ -7,15 +7,16 @@ from datago.engine._sample import Entry, Failure, Sample, SampleBatch
 class Pool:
     def __init__(
         self,
+        *,
         threads: int,
         work_capacity: int,
         ready_capacity: int,
         limit: int,
         max_file_bytes: int,
-        memory_limit: int,
         image: SimpleNamespace,
         progress: Progress,
-        ordered: bool,
+        memory_limit: int = 0,
+        ordered: bool = False,
         seed: int = 0,
         epoch: int = 0,
         base: int = 0,

@@ -1,236 +1,70 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The worker pool: native threads between two rings, outside the GIL but for formats that only Pillow knows.
+"""The worker pool: native threads between two rings, which need no GIL but for formats that only Pillow knows.
 
-    feeder: submit ──► work ring ──► worker: read → process → hand over ──► ready ring ──► take: reader
-                                                              └► its place in a batch ──┘
+    feeder: submit ──► work ring ──► worker: process ──────────────► ready ring ──► take: reader
+                                       └──► its place in a batch ──────┘
 
-A pool lives once: it is born running; `finish` (no more input) or `stop` (no more anything) ends it; `join` says when the last
-thread has left. What is still inside then is freed with the pool.
+A pool lives once: it is born running, and `finish` (no more input) or `stop` (no more work) ends it. `join` says when the last thread has
+left. Items that are still inside are freed with the pool.
 """
 import os
 
 cimport cython
-from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from cpython.buffer cimport PyBUF_READ
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy, strlen
-from posix.stat cimport stat, struct_stat
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport getpid
 
-from datago.engine._batch cimport (
-    Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop,
-)
-from datago.engine._pixels cimport (
-    DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
-    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,
-    DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_draw, dg_draw_begin,
-    dg_error, dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc,
-    dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free,
-    dg_status, dg_status_find, dg_worker, dg_worker_enter, dg_worker_free, dg_worker_new,
-)
-from datago.engine._budget cimport (
-    Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
-    budget_take_encoded, budget_take_pixels,
-)
-from datago.engine._ring cimport (
-    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
-)
-from datago.engine._progress cimport Progress
-from datago.engine._sample cimport Batch, Item, Part, item_free, item_new, item_result
-from datago.engine._sample import Failure
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_cond_t, pthread_join, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
     pthread_mutex_unlock, pthread_t,
 )
+from datago.engine._batch cimport (
+    Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop,
+)
+from datago.engine._budget cimport (
+    Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop, budget_take_encoded,
+)
+from datago.engine._item cimport ITEM_BATCH, Item, item_free, item_new
+from datago.engine._options cimport free_image_options, set_batch_options, set_image_options
+from datago.engine._pixels cimport (
+    atomic_int, dg_heap_free, dg_heap_new, dg_heap_trim, dg_scratch, dg_scratch_free, dg_worker, dg_worker_enter, dg_worker_free,
+    dg_worker_new,
+)
+from datago.engine._process cimport ProcessContext, never_fits, process_item, settle_budget
+from datago.engine._progress cimport Progress
+from datago.engine._ring cimport (
+    RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
+)
+from datago.engine._sample cimport Failure, item_result
 
-cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
-cdef double SIGNAL_INTERVAL_S = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
+cdef size_t HEAP_KEEPS = 256 << 20    # bytes of freed pixel buffers that are kept for the next pictures
+cdef double SIGNAL_INTERVAL_S = 0.05  # between two looks for signals, so that Ctrl-C is answered within a tenth of a second
 
 
 cdef struct PoolState:
     Ring *work
     Ring *ready
-    dg_heap *heap
     Budget budget
-    dg_process_options options
-    dg_bucket *buckets        # what options.buckets points at
-    uint64_t max_file_bytes
-    bint ordered              # results leave in the order in which items were let in
-    Batcher *batcher          # NULL: samples leave one by one
-    uint64_t seed, epoch      # of what is drawn for each sample
-    size_t base               # leading bytes of a path that say only where the folder lies
+    ProcessContext process
+    bint ordered              # results leave in the order in which items were admitted
+    Batcher *batcher          # NULL where samples leave one by one
     atomic_int stop           # decoders look at it between rows
-    atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
-    dg_worker **tools         # of each thread, made by whoever starts them
+    dg_worker **tools         # of each thread; whoever starts the threads makes them
     pthread_mutex_t lock      # guards what follows
     pthread_cond_t changed    # a thread has begun or left, a credit came back, or stop
     int begun                 # threads that have begun
-    int working               # threads in the loop; the last one to leave it closes the ready ring
+    int working               # threads in the loop; the last thread to leave it closes the ready ring
     int alive                 # threads that may still touch this struct
     bint joined
     int64_t limit             # good samples wanted
-    int64_t credits           # how many more items may be let in before that many good ones could come of it
+    int64_t credits           # items that may still be admitted before all together could make more than `limit` good samples
     uint64_t seen, delivered, failed, skipped, dropped, damaged  # skipped: by stop; dropped: with batches that did not get full
-    Item *left_over
+    Item *left_over           # what the closed rings refused
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------
-
-cdef void process_item(PoolState *pool, dg_worker *tools, dg_scratch *scratch, Item *item) noexcept nogil:
-    """Read and process every part of one sample. A failure stays in item.error; it never ends the worker."""
-    cdef dg_process_options options = pool.options
-    cdef dg_draw crop
-    cdef const char *drawn
-    cdef dg_format format
-    cdef Part *part
-    cdef dg_status status
-    cdef dg_error said
-    cdef int i
-    if item.error.status != DG_OK:
-        return  # the source found it broken: it only travels along
-    if tools == NULL:
-        dg_fail(&item.error, DG_NO_MEMORY, "no memory for a decoder")
-        return
-    options.decode.rgbx = pool.rgbx
-    drawn = item.drawn
-    if item.part_count and item.parts[0].path != NULL:
-        drawn += pool.base
-    dg_draw_begin(&crop, &options.crop, pool.seed, pool.epoch, drawn, strlen(drawn))
-    if not read_file(pool, scratch, item) or not reserve_pixels(pool, &options, item):
-        return
-    for i in range(item.part_count):
-        part = &item.parts[i]
-        status = dg_process(tools, <uint8_t *>part.data.buf, part.data.len, part.role, &options, &crop, &format, &part.picture,
-                            &item.error)
-        if status == DG_UNSUPPORTED and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
-            said = item.error
-            status = pillow_process(pool, tools, part, &options, &crop, &item.error)
-            if format == DG_FORMAT_JPEG and status == DG_CORRUPT:  # so Pillow calls what it does not know; libjpeg knew better
-                item.error, status = said, DG_UNSUPPORTED
-        item.error.status = status
-        if status != DG_OK:
-            break
-
-
-cdef bint read_file(PoolState *pool, dg_scratch *scratch, Item *item) noexcept nogil:
-    """Where the first part is a file: its bytes, in the worker's own memory until the item is done. False if that failed."""
-    cdef Part *part = &item.parts[0]
-    cdef struct_stat facts
-    cdef size_t size = 0
-    cdef uint64_t encoded
-    if item.part_count == 0 or part.path == NULL:
-        return True
-    if pool.budget.limit and stat(part.path, &facts) == 0:
-        encoded = min(<uint64_t>facts.st_size, pool.max_file_bytes)
-        if never_fits(pool, item, encoded):
-            return False
-        if not budget_take_encoded(&pool.budget, item.number, encoded):
-            dg_fail(&item.error, DG_CANCELLED, "stopped")
-            return False
-        item.encoded = encoded
-    if dg_file_read(part.path, pool.max_file_bytes, scratch, &size, &item.error) != DG_OK:
-        return False
-    part.data.buf, part.data.len = scratch.data, size
-    return True
-
-
-cdef bint never_fits(PoolState *pool, Item *item, uint64_t bytes) noexcept nogil:
-    """Whether it takes more than there is at all; then it fails."""
-    cdef uint64_t limit = pool.budget.limit
-    if not limit or bytes <= limit:
-        return False
-    dg_fail(&item.error, DG_TOO_LARGE, "it takes some %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
-            <unsigned long long>limit, <const char *>" beside the batches" if pool.budget.share else <const char *>"")
-    return True
-
-
-cdef bint reserve_pixels(PoolState *pool, const dg_process_options *options, Item *item) noexcept nogil:
-    """Waits until all parts of a sample may be decoded. False if they never may."""
-    cdef uint64_t cost, total = 0
-    cdef int i
-    if not pool.budget.limit:
-        return True
-    for i in range(item.part_count):
-        cost = dg_process_cost(<uint8_t *>item.parts[i].data.buf, item.parts[i].data.len, item.parts[i].role, options)
-        total += cost if cost else pillow_cost(&item.parts[i], options)
-    if never_fits(pool, item, item.encoded + total):
-        return False
-    if not budget_take_pixels(&pool.budget, item.number, total):
-        dg_fail(&item.error, DG_CANCELLED, "stopped")
-        return False
-    item.pixels = total
-    return True
-
-
-cdef uint64_t pillow_cost(Part *part, const dg_process_options *options) noexcept nogil:
-    """Of a picture that only Pillow knows. What it does not know either costs nothing, and fails when its turn comes."""
-    cdef int width = 0, height = 0
-    with gil:
-        try:
-            from datago.engine.fallback import size
-            width, height = size(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ))
-        except BaseException:
-            return 1  # decoding it will say so
-    return dg_pillow_cost(width, height, part.data.len, options) if width > 0 and height > 0 else 1
-
-
-cdef void settle_budget(PoolState *pool, Item *item) noexcept nogil:
-    """What an item takes once it is done: its pixels, and the bytes that its Entry keeps. Those of a file are the worker's again."""
-    cdef uint64_t encoded = 0, pixels = 0
-    cdef int i
-    if not pool.budget.limit:
-        return
-    for i in range(item.part_count):
-        pixels += item.parts[i].picture.image.buffer.capacity
-    if item.entry == NULL:
-        encoded = item.encoded
-        item.encoded = 0
-    budget_give_back(&pool.budget, encoded, item.pixels - pixels)  # modulo 2^64: it may have become more
-    item.pixels = pixels
-
-
-cdef dg_status pillow_process(PoolState *pool, dg_worker *tools, Part *part, const dg_process_options *options, dg_draw *crop,
-                              dg_error *error) noexcept nogil:
-    """What Pillow can decode and we cannot: the one place where a worker takes the GIL."""
-    cdef int orientation = 1
-    cdef dg_status status
-    with gil:
-        status = pillow_decode(pool, part, options, &orientation, error)
-    if status != DG_OK:
-        return status
-    return dg_process_pixels(tools, orientation, part.role, options, crop, &part.picture, error)
-
-
-cdef dg_status pillow_decode(PoolState *pool, Part *part, const dg_process_options *options, int *orientation,
-                             dg_error *error) noexcept:
-    cdef dg_image *image = &part.picture.image
-    cdef uint64_t most = pool.budget.limit // DG_PILLOW_PIXEL if pool.budget.limit else options.decode.max_pixels
-    try:
-        from datago.engine.fallback import decode
-        found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
-        if isinstance(found, Failure):
-            if found.text:  # else what the native path said stands: the bytes, or the format's name
-                text = found.text.encode("utf-8", "replace")[:sizeof(error.text) - 1]
-                memcpy(error.text, <const char *>text, len(text) + 1)
-            return dg_status_find(found.reason.encode())
-        pixels, width, height, channels, depth, orientation[0] = found
-        if dg_image_alloc(pool.heap, width, height, channels, channels, depth, image) != DG_OK:
-            return dg_fail(error, DG_NO_MEMORY, "no memory for the pixels")
-        memcpy(image.buffer.data, <const char *>pixels, min(<size_t>len(pixels), image.buffer.size))
-        return DG_OK
-    except MemoryError:
-        return dg_fail(error, DG_NO_MEMORY, "no memory for Pillow")
-    except BaseException as failed:  # the fallback could not even be imported
-        try:
-            text = f"{type(failed).__name__}: {failed}".encode("utf-8", "replace")
-            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed: %s", <const char *>text)
-        except BaseException:
-            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed")
-
 
 cdef void *worker(void *argument) noexcept nogil:
     cdef PoolState *pool = <PoolState *>argument
@@ -249,8 +83,8 @@ cdef void *worker(void *argument) noexcept nogil:
     pthread_cond_broadcast(&pool.changed)
     pthread_mutex_unlock(&pool.lock)
     while ring_pop(pool.work, &item, -1) == RING_OK:
-        process_item(pool, tools, &scratch, <Item *>item)
-        settle_budget(pool, <Item *>item)
+        process_item(&pool.process, tools, &scratch, <Item *>item)
+        settle_budget(&pool.process, <Item *>item)
         emit(pool, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
@@ -263,7 +97,7 @@ cdef void *worker(void *argument) noexcept nogil:
     if last:
         ring_close(pool.ready)
     pthread_mutex_lock(&pool.lock)
-    while left != NULL:  # the rings were closed: kept for whoever frees the pool with the GIL held
+    while left != NULL:  # freeing an item needs the GIL, so whoever joins this thread does that
         item = left
         left = left.next
         (<Item *>item).next = pool.left_over
@@ -279,7 +113,7 @@ cdef void emit(PoolState *pool, Item *item, Item **left) noexcept nogil:
     if pool.batcher != NULL:
         batcher_add(pool.batcher, item, left)
         return
-    # In order: the ready ring is the window. The item whose turn it is never waits for room, so the others do not wait for ever.
+    # Where order is kept the ready ring is the window: the item that leaves next always finds room, so no other waits for ever.
     state = ring_place(pool.ready, item, item.number) if pool.ordered else ring_push(pool.ready, item, -1)
     if state != RING_OK:
         item.next = left[0]
@@ -289,13 +123,13 @@ cdef void emit(PoolState *pool, Item *item, Item **left) noexcept nogil:
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
 cdef void wait_for_credit(PoolState *pool) noexcept nogil:
-    """With the lock held."""
+    """Is called with the lock held."""
     while pool.credits <= 0 and not pool.stop:
         dg_cond_wait(&pool.changed, &pool.lock, dg_now() + 3600)
 
 
 cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
-    """Waits for a credit and for room. False once the pool was stopped; the item is then the caller's again."""
+    """Waits for a credit and for room. False once the pool was stopped: then the item still belongs to the caller."""
     cdef uint64_t encoded = 0
     cdef int i
     pthread_mutex_lock(&pool.lock)
@@ -306,7 +140,7 @@ cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
     pthread_mutex_unlock(&pool.lock)
     for i in range(item.part_count):
         encoded += item.parts[i].data.len
-    if never_fits(pool, item, encoded):
+    if never_fits(&pool.budget, item, encoded):
         encoded = 0
     if budget_take_encoded(&pool.budget, item.number, encoded):
         item.encoded = encoded
@@ -321,11 +155,11 @@ cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
 
 
 cdef int samples_of(Item *item) noexcept nogil:
-    return item.batch.taken if item.part_count == 0 and item.batch != NULL else 1
+    return item.batch.taken if item.kind == ITEM_BATCH else 1
 
 
 cdef void discard(PoolState *pool, Item *item) noexcept:
-    """An item that stop() found on its way."""
+    """Counts and frees an item that stop() found on its way."""
     pthread_mutex_lock(&pool.lock)
     pool.skipped += samples_of(item)
     pthread_mutex_unlock(&pool.lock)
@@ -334,22 +168,24 @@ cdef void discard(PoolState *pool, Item *item) noexcept:
 
 
 cdef class Pool:
-    """Worker threads and the two rings around them. In a forked child its methods raise RuntimeError, but `stop`, which does nothing: the
-    threads, and whatever locks they held, stayed in the parent.
+    """Worker threads and the two rings around them.
+
+    The threads of a process stay in it when it forks, and so do the locks that they hold. So in a forked child `stop` does nothing, and
+    all other methods raise RuntimeError.
 
     Args:
         threads: worker threads, at least 1. Fewer are started if the system refuses more; OSError if it refuses even one.
         work_capacity, ready_capacity: items the rings hold, at least 1.
-        limit: good samples after which the stream ends, 0 or more; failures do not count.
+        limit: good samples after which the stream ends, 0 or more. Failures do not count.
         max_file_bytes: larger files are failures.
         memory_limit: bytes of encoded pictures and pixels in flight; 0: no limit.
         image: a checked image_config (config.IMAGE has its keys).
-        progress: where the positions of all that `take` gives are marked.
+        progress: the positions of all that `take` gives are marked there.
         ordered: results leave in the order of `submit`.
         seed, epoch: of what is drawn for each sample, 64 bits each.
-        base: leading bytes of paths that say only where the folder lies: names count without them when something is drawn.
+        base: leading bytes of paths that say only where the folder lies. They are left out of what is drawn by.
         batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting;
-            with a memory_limit `most`, how many there may be, and `bytes`, of the largest.
+            and, for a memory_limit, `most`, the number of batches that there may be, and `bytes`, the size of the largest.
     """
 
     cdef PoolState *pool
@@ -358,9 +194,9 @@ cdef class Pool:
     cdef int pid
     cdef Progress progress
 
-    def __cinit__(self, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit,
-                  uint64_t max_file_bytes, uint64_t memory_limit, image, Progress progress not None, bint ordered, uint64_t seed=0,
-                  uint64_t epoch=0, size_t base=0, batch=None):
+    def __cinit__(self, *, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit, uint64_t max_file_bytes, image,
+                  Progress progress not None, uint64_t memory_limit=0, bint ordered=False, uint64_t seed=0, uint64_t epoch=0,
+                  size_t base=0, batch=None):
         cdef int failed = 0
         cdef PoolState *pool = <PoolState *>PyMem_RawCalloc(1, sizeof(PoolState))
         self.pid = getpid()
@@ -375,25 +211,28 @@ cdef class Pool:
         dg_cond_init(&pool.changed)
         pool.work = ring_new(work_capacity)
         pool.ready = ring_new(ready_capacity)
-        pool.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
-        if pool.work == NULL or pool.ready == NULL or pool.heap == NULL or pool.tools == NULL:
+        pool.process.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
+        if pool.work == NULL or pool.ready == NULL or pool.process.heap == NULL or pool.tools == NULL:
             raise MemoryError
         pool.limit = pool.credits = limit
-        self.set_options(image)
-        pool.max_file_bytes = max_file_bytes
         pool.ordered = ordered
-        pool.seed, pool.epoch, pool.base = seed, epoch, base
+        set_image_options(&pool.process.options, image)
+        pool.process.options.decode.stop = &pool.stop
+        pool.process.budget = &pool.budget
+        pool.process.max_file_bytes = max_file_bytes
+        pool.process.seed, pool.process.epoch, pool.process.base = seed, epoch, base
         budget_init(&pool.budget, memory_limit, 0 if batch is None else batch.most * batch.bytes, ordered)
         self.progress = progress
         if batch is not None:
-            pool.batcher = batcher_new(pool.heap, &pool.budget, pool.ready, max(16, 2 * threads) if ordered else 0)
+            pool.batcher = batcher_new(pool.process.heap, &pool.budget, pool.ready, max(16, 2 * threads) if ordered else 0)
             if pool.batcher == NULL:
                 raise MemoryError
-            self.set_batches(batch)
+            pool.batcher.limit = limit
+            set_batch_options(pool.batcher, batch)
         pool.alive = pool.working = threads
-        # With the GIL held until every thread has begun: Python changes the environment under it, and libraries read that first.
+        # Libraries read the environment when a thread begins, and Python changes it with the GIL held: so it is held until all have begun.
         while self.started < threads and failed == 0:
-            pool.tools[self.started] = dg_worker_new(pool.heap)
+            pool.tools[self.started] = dg_worker_new(pool.process.heap)
             failed = dg_thread_start(&self.threads[self.started], worker, pool)
             self.started += failed == 0
         if failed != 0:
@@ -407,50 +246,6 @@ cdef class Pool:
         if self.started == 0:
             raise OSError(failed, f"no worker thread could be started: {os.strerror(failed)}")
 
-    cdef set_options(self, image):
-        cdef dg_process_options *options = &self.pool.options
-        cdef dg_error error
-        options.decode.max_pixels = image.max_pixels
-        options.decode.accept_truncated = image.on_truncated == "accept"
-        options.decode.accept_damaged = image.on_damaged == "accept"
-        options.decode.stop = &self.pool.stop
-        options.mode = DG_RESIZE_EXACT if image.resize_mode == "exact" else DG_RESIZE_FAST
-        options.orient = image.apply_exif_orientation
-        options.nearest_masks = image.mask_resample == "nearest"
-        options.rgb8 = image.image_to_rgb8
-        options.background = image.background
-        if image.pre_encode_images:
-            options.encoding = DG_ENCODE_JPEG if image.encode_format == "jpeg" else DG_ENCODE_PNG
-        options.crop.random_position = image.random_crop
-        options.crop.flip = image.horizontal_flip
-        if image.random_resized_crop is not None:
-            options.crop.resized.width, options.crop.resized.height = image.random_resized_crop.size
-            for i in range(2):
-                options.crop.scale[i] = image.random_resized_crop.scale[i]
-                options.crop.ratio[i] = image.random_resized_crop.ratio[i]
-        options.quality = max(1, min(100, image.jpeg_quality))
-        options.chroma = int(image.jpeg_chroma)
-        if image.crop_and_resize:
-            if dg_buckets_build(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio,
-                                image.max_aspect_ratio, &self.pool.buckets, &options.crop.bucket_count, &error) != DG_OK:
-                raise ValueError(error.text.decode())
-            options.crop.buckets = self.pool.buckets
-
-    cdef set_batches(self, batch):
-        cdef Batcher *batcher = self.pool.batcher
-        cdef double[3] mean, std
-        cdef dg_error error
-        for i in range(batch.channels):
-            mean[i], std[i] = batch.mean[i], batch.std[i]
-        if dg_placement_set(
-            &batcher.placement, DG_LAYOUT_NCHW if batch.layout == "NCHW" else DG_LAYOUT_NHWC,
-            {"uint8": DG_DTYPE_UINT8, "float16": DG_DTYPE_FLOAT16, "bfloat16": DG_DTYPE_BFLOAT16, "float32": DG_DTYPE_FLOAT32}[batch.dtype],
-            batch.channels, mean, std, &error,
-        ) != DG_OK:
-            raise ValueError(f"mean, std: {error.text.decode()}")
-        batcher.size, batcher.drop, batcher.most_waiting, batcher.most = batch.size, batch.drop, batch.most_waiting, batch.most
-        batcher.limit = self.pool.limit
-
     def __dealloc__(self):
         cdef PoolState *pool = self.pool
         if pool == NULL or self.pid != getpid():
@@ -463,8 +258,8 @@ cdef class Pool:
         ring_free(pool.work)
         ring_free(pool.ready)
         PyMem_RawFree(pool.tools)
-        dg_heap_free(pool.heap)
-        free(pool.buckets)
+        free_image_options(&pool.process.options)
+        dg_heap_free(pool.process.heap)
         budget_destroy(&pool.budget)
         pthread_cond_destroy(&pool.changed)
         pthread_mutex_destroy(&pool.lock)
@@ -487,9 +282,12 @@ cdef class Pool:
         return self.pool.stop != 0
 
     def submit(self, list entries, list classes=None) -> bool:
-        """Lets a batch of a source's entries in, with the class of each where there are classes. It waits outside the GIL for room, and
-        until another batch may be needed, so that a source begins nothing that nobody wants. False once the pool was stopped."""
-        cdef tuple own = tuple(entries)  # the list may change meanwhile
+        """Admits a batch of a source's entries, with the class of each where there are classes.
+
+        It waits outside the GIL for room, and then until another batch may be needed, so that a source begins nothing that nobody wants.
+        False once the pool was stopped.
+        """
+        cdef tuple own = tuple(entries)  # another thread may change the list
         cdef Py_ssize_t i = 0, count = len(own)
         cdef Item **items = NULL
         cdef PoolState *pool = self.pool
@@ -499,7 +297,7 @@ cdef class Pool:
             raise MemoryError
         try:
             if not pool.stop:
-                batcher_release(pool.batcher)  # or it waits until a batch is full
+                batcher_release(pool.batcher)  # otherwise the bytes would wait until a batch is full
             for i in range(count):
                 items[i] = item_new(own[i])
                 if classes is not None:
@@ -520,7 +318,7 @@ cdef class Pool:
             PyMem_RawFree(items)
 
     def finish(self):
-        """No more input: what is inside is still worked on and can be taken, then `take` says that it is the end."""
+        """Says that there is no more input. Items that are inside are still processed and can be taken; after them `take` returns None."""
         self.check_process()
         ring_close(self.pool.work)
 
@@ -529,7 +327,7 @@ cdef class Pool:
     def take(self, bint convert, timeout=None):
         """The next result: a Sample (its dict if `convert`), a SampleBatch, a Failure, or None at the end or after `stop`.
 
-        A ready one is taken without letting the GIL go; else it waits outside the GIL and looks for signals every 50 ms.
+        Letting the GIL go costs more than taking a result that is ready, so it is only let go to wait. Every 50 ms signals are looked for.
         Raises TimeoutError after `timeout` seconds.
         """
         cdef PoolState *pool = self.pool
@@ -537,8 +335,8 @@ cdef class Pool:
         cdef RingState state
         cdef double wait, deadline = 0
         self.check_process()
-        if convert and not pool.rgbx:
-            pool.rgbx = 1
+        if convert and not pool.process.rgbx:
+            pool.process.rgbx = 1
         state = ring_pop(pool.ready, &item, 0)
         if state == RING_TIMEOUT and timeout is not None:
             deadline = dg_now() + <double>timeout
@@ -559,20 +357,20 @@ cdef class Pool:
         return self.hand_out(<Item *>item, convert)
 
     cdef object hand_out(self, Item *item, bint convert):
-        """What becomes of an item: a Sample, its dict, a SampleBatch or a Failure. It is counted, and its positions are marked."""
+        """Makes of an item what the reader gets, counts it and marks its positions."""
         cdef PoolState *pool = self.pool
-        cdef Batch *batch = item.batch if item.part_count == 0 else NULL
-        cdef Item **samples = &batch.items[0] if batch != NULL else &item
+        cdef bint batched = item.kind == ITEM_BATCH
+        cdef Item **samples = &item.batch.items[0] if batched else &item
         cdef int count = samples_of(item), i, k
-        cdef bint dropped = batch != NULL and batch.dropped, failed
+        cdef bint dropped = batched and item.batch.dropped, failed
         cdef uint64_t damaged = 0
         batcher_release(pool.batcher)
         for i in range(count):
             for k in range(samples[i].part_count):
                 damaged += samples[i].parts[k].picture.damaged
-        if batch != NULL:
+        if batched:
             with nogil:
-                batcher_leave(pool.batcher, batch)
+                batcher_leave(pool.batcher, item.batch)
         elif pool.batcher == NULL:
             budget_give_back(&pool.budget, item.encoded, item.pixels)
             budget_leave(&pool.budget, item.number)
@@ -603,8 +401,11 @@ cdef class Pool:
         return result
 
     def stop(self):
-        """Ends everything: work in flight is broken off, what is ready is dropped. Idempotent, from any thread, no waiting. A finalizer
-        or a signal handler may call it, whatever its thread was just at: no native lock is held where other code of Python's may run."""
+        """Ends everything: work in flight is broken off, and what is ready is dropped. It waits for nothing.
+
+        It may be called more than once and from any thread. A finalizer or a signal handler may call it, whatever its thread was doing,
+        since no native lock is held where other Python code may run.
+        """
         cdef PoolState *pool = self.pool
         cdef void *item
         if self.pid != getpid():
@@ -624,7 +425,7 @@ cdef class Pool:
             discard(pool, <Item *>item)
 
     def wait(self, double timeout) -> bool:
-        """Waits outside the GIL for `stop`; False if it did not come within `timeout` seconds."""
+        """Waits outside the GIL for `stop`. False if it was not called within `timeout` seconds."""
         cdef PoolState *pool = self.pool
         cdef double deadline = dg_now() + timeout
         self.check_process()
@@ -636,7 +437,7 @@ cdef class Pool:
         return self.stopped
 
     def join(self, double timeout) -> bool:
-        """Waits outside the GIL until every thread has left; False if that took longer than `timeout` seconds."""
+        """Waits outside the GIL until every thread has left. False if that takes longer than `timeout` seconds."""
         cdef PoolState *pool = self.pool
         cdef double deadline = dg_now() + timeout
         cdef bint mine, left
@@ -654,7 +455,7 @@ cdef class Pool:
             if mine:
                 for i in range(self.started):
                     pthread_join(self.threads[i], NULL)
-                dg_heap_trim(pool.heap)  # the client may live on, and its next pass has a heap of its own
+                dg_heap_trim(pool.process.heap)  # the client may live on, and its next pass has another heap
         if mine:
             batcher_release(pool.batcher)
             while pool.left_over != NULL:
@@ -664,8 +465,8 @@ cdef class Pool:
         return left
 
     def counts(self) -> dict:
-        """seen, delivered, failed, skipped, dropped, in_flight (seen is their sum), damaged, threads, memory, and both rings' counts:
-        integers."""
+        """A dict of integers: seen, which is the sum of delivered, failed, skipped, dropped and in_flight; damaged, threads; and the dicts
+        memory, work_ring and ready_ring."""
         cdef PoolState *pool = self.pool
         cdef uint64_t seen, delivered, failed, skipped, dropped, damaged
         self.check_process()
@@ -683,10 +484,10 @@ cdef class Pool:
 
 @cython.no_gc
 cdef class Hold:
-    """What a reader has of a Pool: once nobody has it any more, the pool is stopped, in a forked child apart.
+    """Stops a Pool once nobody refers to the Hold any more, unless that happens in a forked child.
 
-    No Python code runs for that, wherever the last reference goes: so no lock of Python's is waited for, no exception of a signal
-    handler is lost, and it works while the interpreter is taken down.
+    No Python code runs for that, wherever the last reference goes. So no lock of Python is waited for, no exception of a signal handler is
+    lost, and it works while the interpreter is taken down.
     """
 
     cdef Pool pool

@@ -36,8 +36,8 @@ cdef void ring_free(Ring *ring) noexcept nogil:
     PyMem_RawFree(ring)
 
 
-# Waking costs more than all else here. So one sleeper at a time is woken on either side, and it wakes the next one if there
-# is something to do for that; who is on its way is not waited for.
+# Waking a thread costs more than everything else here. So one sleeper at a time is woken on either side, and nobody is woken while it is
+# on its way; it wakes the next one if there is something left to do.
 
 cdef inline void wake_popper(Ring *ring) noexcept nogil:
     if ring.poppers and not ring.pop_woken and ring.slots[ring.head] != NULL:
@@ -109,7 +109,7 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
         if ring.closed and ring.counts.depth == 0:
             pthread_mutex_unlock(&ring.lock)
             return RING_CLOSED
-        if ring.closed:  # before its turn: nobody will bring what is missing
+        if ring.closed:  # nobody will bring the item that is missing here, so those behind it are given out
             ring.head = (ring.head + 1) % ring.counts.capacity
             continue
         if not waited:
@@ -235,7 +235,7 @@ cdef void *spin_push(void *argument) noexcept nogil:
     cdef Spin *shared = <Spin *>argument
     cdef size_t number
     while True:
-        number = __sync_add_and_fetch(&shared.next, 1)  # a lock here would be measured too
+        number = __sync_add_and_fetch(&shared.next, 1)  # the time that a lock takes would be measured too
         if number > shared.items:
             if __sync_add_and_fetch(&shared.finished, 1) == shared.producers:
                 ring_close(shared.ring)

@@ -99,7 +99,8 @@ def test_files_that_change_after_they_were_listed(tmp_path):
     from datago.engine._pool import Pool
     from datago.engine._progress import Progress
 
-    pool = Pool(2, 8, 8, 100, 2**30, 0, configuration.parse(config(tmp_path)).image_config, Progress(), False)
+    image = configuration.parse(config(tmp_path)).image_config
+    pool = Pool(threads=2, work_capacity=8, ready_capacity=8, limit=100, max_file_bytes=2**30, image=image, progress=Progress())
     pool.submit(listed)
     pool.finish()
     results = []

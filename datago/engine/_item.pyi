@@ -1,0 +1,1 @@
+# datago.engine._item: what other compiled modules cimport; nothing for Python.

@@ -1,0 +1,1 @@
+# datago.engine._options: what other compiled modules cimport; nothing for Python.

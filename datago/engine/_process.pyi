@@ -1,0 +1,1 @@
+# datago.engine._process: what other compiled modules cimport; nothing for Python.
