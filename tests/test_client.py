@@ -357,6 +357,7 @@ assert len(os.listdir("/proc/self/fd")) == before
     subprocess.run([sys.executable, "-c", script], check=True, timeout=50, env={**os.environ, "DATAGO_MAX_TASKS": "32"})
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_ten_passes(tmp_path):
     for i in range(60):
         (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(300 + i, 300, seed=i) if i % 10 else b"junk")

@@ -282,6 +282,7 @@ def test_the_rank_of_torch_distributed_holds_in_spawned_workers(data, folder, tm
         assert sorted(part) == sorted(s["id"] for s in DatagoIterDataset(config(folder, rank=rank, world_size=2)))
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("workers", "options"), [(0, {}), (1, {}), (2, {}), (2, {"persistent_workers": True})])

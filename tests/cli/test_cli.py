@@ -111,6 +111,7 @@ def test_shards_are_named_and_with_an_index_counted(shards, tmp_path):
     assert [row["samples"] for row in found["ranks"]] == [3, 3]
 
 
+@pytest.mark.slow
 def test_shards_that_are_not_there_are_named(shards, tmp_path):
     folder = tmp_path / "a.tar"
     folder.mkdir()

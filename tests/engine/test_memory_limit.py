@@ -125,6 +125,7 @@ def test_all_parts_of_a_sample_count(tmp_path):
     assert len(read({**shards, "memory_limit": 8 * MB})[0]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [False, True])
 def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
     """Some that need nearly all of it, many that need little, more threads than it has room for: nobody waits for ever."""
