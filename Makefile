@@ -1,5 +1,5 @@
 # make demo: everything is set up, then real photographs are streamed.   make test: the tests.
-# make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives and configs.
+# make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives, configs, answers.
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 

@@ -123,6 +123,7 @@ setup(
         module("_tar"),
         module("_tar_walk"),
         module("_fetch"),
+        module("_room"),
         module("_transfers"),
         module("_sample", sources("status", "image", "color", "color_*")),
         module("_pool", sources("*")),

@@ -18,6 +18,8 @@ from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.passes import live_cleanup_threads
 
+__version__: str  # of the installed package; looked up when it is asked for
+
 if TYPE_CHECKING:
     from datago.batches import DatagoBatchDataset
     from datago.dataset import DatagoIterDataset
@@ -44,6 +46,10 @@ _LAZY = {"DatagoBatchDataset": "datago.batches", "DatagoIterDataset": "datago.da
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from datago.versions import own
+
+        return own()
     if name in _LAZY:
         from importlib import import_module
 
@@ -52,4 +58,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -219,7 +219,7 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     cdef Batch *batch = item.batch
     cdef Part *part = &item.parts[0]
     # It cannot fail: dg_process has made 8 bits and three channels of everything.
-    dg_place(&batcher.placement, &part.picture.image, part.picture.mirrored, batch.memory.data + item.place * batch.stride, &item.error)
+    dg_place(&batcher.placement, &part.picture.image, batch.memory.data + item.place * batch.stride, &item.error)
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
     settle(batcher, item)

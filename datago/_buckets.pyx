@@ -5,7 +5,7 @@ from libc.stdlib cimport free
 from datago._pixels cimport DG_OK, dg_bucket, dg_buckets_build, dg_error
 
 
-def aspect_buckets(int default_image_size, int downsampling_ratio, double min_aspect_ratio, double max_aspect_ratio) -> list:
+def aspect_buckets(default_image_size, downsampling_ratio, double min_aspect_ratio, double max_aspect_ratio) -> list:
     """The sizes that `crop_and_resize` brings pictures to.
 
     Args:
@@ -23,7 +23,12 @@ def aspect_buckets(int default_image_size, int downsampling_ratio, double min_as
     cdef dg_bucket *buckets = NULL
     cdef size_t count = 0, i
     cdef dg_error error
-    if dg_buckets_build(default_image_size, downsampling_ratio, min_aspect_ratio, max_aspect_ratio, &buckets, &count,
+    cdef int side, ratio
+    try:
+        side, ratio = default_image_size, downsampling_ratio
+    except OverflowError:
+        raise ValueError(f"default_image_size {default_image_size}, downsampling_ratio {downsampling_ratio}: too large") from None
+    if dg_buckets_build(side, ratio, min_aspect_ratio, max_aspect_ratio, &buckets, &count,
                         &error) != DG_OK:
         raise ValueError(error.text.decode())
     sizes = [(buckets[i].width, buckets[i].height) for i in range(count)]

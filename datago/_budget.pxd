@@ -3,14 +3,18 @@
 # Encoded bytes come in with their item, or when a worker reads a file; they may be half of the limit. Pixels are reserved before
 # they are decoded, by what the header says, and stay until the reader takes them, or until they are in their place in a batch.
 # Nobody waits for ever: what has to be done before anything else can leave is always let through, be it beyond the limit. That is
-# the item whose turn it is where order is kept, and else whatever comes when no pixels are in flight. Of batches there is a fixed
-# number (see _batch.pxd), whose share is no one else's: so these rules need not know them.
+# the item whose turn it is where order is kept, and else the first in the queue when no pixels are in flight. Nobody else passes
+# those who came before, or a large picture would wait as long as small ones come. Of batches there is a fixed number (see
+# _batch.pxd), whose share is no one else's: so these rules need not know them.
 from libc.stdint cimport int64_t, uint64_t
 
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
 
 cdef struct BudgetCounts:
     uint64_t limit, in_flight, peak
+
+cdef struct Waiter:  # lives on its thread's stack
+    Waiter *next
 
 cdef struct Budget:
     uint64_t limit          # bytes, the batches' share apart; 0: none
@@ -21,6 +25,8 @@ cdef struct Budget:
     uint64_t encoded, pixels, batches, peak
     uint64_t turn           # number of the item that leaves next, where order is kept: to the reader, or into its batch
     bint stopped
+    Waiter *for_encoded     # the queue of those who wait for room, the first of them at its head
+    Waiter *for_pixels
 
 cdef void budget_init(Budget *budget, uint64_t limit, uint64_t share, bint ordered) noexcept nogil
 cdef void budget_destroy(Budget *budget) noexcept nogil

@@ -20,24 +20,45 @@ cdef void budget_destroy(Budget *budget) noexcept nogil:
 
 
 cdef bint budget_take_encoded(Budget *budget, uint64_t number, uint64_t bytes) noexcept nogil:
+    cdef Waiter me = Waiter(NULL)
     if not budget.limit:
         return True
     pthread_mutex_lock(&budget.lock)
-    while (not budget.stopped and (budget.encoded and budget.encoded + bytes > budget.limit // 2
+    join_queue(&budget.for_encoded, &me)
+    while (not budget.stopped and (budget.for_encoded != &me or budget.encoded and budget.encoded + bytes > budget.limit // 2
                                    or budget.pixels and budget.encoded + budget.pixels + bytes > budget.limit)
            and not (budget.ordered and number == budget.turn)):
         dg_cond_wait(&budget.changed, &budget.lock, dg_now() + 3600)
+    leave_queue(budget, &budget.for_encoded, &me)
     return taken(budget, bytes, 0)
 
 
 cdef bint budget_take_pixels(Budget *budget, uint64_t number, uint64_t bytes) noexcept nogil:
+    cdef Waiter me = Waiter(NULL)
     if not budget.limit:
         return True
     pthread_mutex_lock(&budget.lock)
-    while (not budget.stopped and budget.encoded + budget.pixels + bytes > budget.limit
-           and (number != budget.turn if budget.ordered else budget.pixels > 0)):
+    join_queue(&budget.for_pixels, &me)
+    while (not budget.stopped and (budget.for_pixels != &me or budget.encoded + budget.pixels + bytes > budget.limit)
+           and (number != budget.turn if budget.ordered else budget.for_pixels != &me or budget.pixels > 0)):
         dg_cond_wait(&budget.changed, &budget.lock, dg_now() + 3600)
+    leave_queue(budget, &budget.for_pixels, &me)
     return taken(budget, 0, bytes)
+
+
+cdef void join_queue(Waiter **queue, Waiter *me) noexcept nogil:
+    while queue[0] != NULL:
+        queue = &queue[0].next
+    queue[0] = me
+
+
+cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil:
+    """Whoever is first now may have been waiting for that alone."""
+    while queue[0] != me:
+        queue = &queue[0].next
+    queue[0] = me.next
+    if me.next != NULL:
+        pthread_cond_broadcast(&budget.changed)
 
 
 cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:

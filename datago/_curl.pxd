@@ -30,6 +30,7 @@ cdef extern from *:
         CURL_GLOBAL_DEFAULT
         CURL_HTTP_VERSION_1_1
         CURL_SOCKET_TIMEOUT
+        CURL_WRITEFUNC_PAUSE, CURLPAUSE_CONT
         CURL_CSELECT_IN, CURL_CSELECT_OUT, CURL_CSELECT_ERR
         CURL_POLL_IN, CURL_POLL_OUT, CURL_POLL_INOUT, CURL_POLL_REMOVE
 
@@ -51,7 +52,9 @@ cdef extern from *:
 
     CURLcode curl_global_init(long flags)
     CURL *curl_easy_init() nogil
+    CURL *curl_easy_duphandle(CURL *easy) nogil
     void curl_easy_cleanup(CURL *easy) nogil
+    CURLcode curl_easy_pause(CURL *easy, int bits) nogil
     CURLcode curl_easy_setopt(CURL *easy, CURLoption option, ...) nogil
     CURLcode curl_easy_getinfo(CURL *easy, CURLINFO info, ...) nogil
     const char *curl_easy_strerror(CURLcode code) nogil

@@ -7,6 +7,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.errno cimport ENOMEM, errno
 from libc.string cimport memcpy, strlen, strrchr
 
+from datago._ascii cimport begins
+
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct DIR:
         pass
@@ -18,9 +20,6 @@ cdef extern from "<dirent.h>" nogil:
     int closedir(DIR *folder)
     int dirfd(DIR *folder)
     int DT_DIR, DT_LNK, DT_UNKNOWN
-
-cdef extern from "<strings.h>" nogil:
-    int strcasecmp(const char *a, const char *b)
 
 cdef extern from "<sys/stat.h>" nogil:
     struct stat:
@@ -51,7 +50,7 @@ cdef bint is_image(const char *name) noexcept nogil:
     cdef int i
     if dot != NULL:
         for i in range(DG_SUFFIXES):
-            if strcasecmp(dot + 1, dg_suffixes[i]) == 0:
+            if begins(dot + 1, dg_suffixes[i]) and dot[1 + strlen(dg_suffixes[i])] == 0:
                 return True
     return False
 

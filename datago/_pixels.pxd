@@ -12,6 +12,7 @@ cdef extern from "status.h" nogil:
         DG_CANCELLED
         DG_NO_MEMORY
         DG_UNSUPPORTED
+        DG_CORRUPT
         DG_SAMPLE
         DG_TOO_LARGE
 
@@ -101,7 +102,7 @@ cdef extern from "place.h" nogil:
     dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
                                const double *std, dg_error *error)
     size_t dg_placement_size(const dg_placement *placement, int width, int height)
-    dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error)
+    dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error)
 
 
 cdef extern from "process.h" nogil:
@@ -137,18 +138,18 @@ cdef extern from "process.h" nogil:
         uint8_t background[3]
         dg_encoding encoding
         int quality, chroma
-        bint to_be_placed
 
     ctypedef struct dg_picture:
         dg_image image
         bint encoded
         int original_width, original_height
-        bint damaged, mirrored
+        bint damaged
 
     ctypedef struct dg_worker:
         pass
 
     dg_worker *dg_worker_new(dg_heap *heap)
+    void dg_worker_enter(dg_worker *worker)
     void dg_worker_free(dg_worker *worker)
     dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role,
                          const dg_process_options *options, dg_crop *crop, dg_format *format, dg_picture *picture,
@@ -158,7 +159,9 @@ cdef extern from "process.h" nogil:
 
 
 cdef extern from "cost.h" nogil:
+    int DG_PILLOW_PIXEL
     uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)
+    uint64_t dg_pillow_cost(int width, int height, size_t size, const dg_process_options *options)
 
 
 cdef extern from "color.h" nogil:

@@ -22,12 +22,12 @@ from posix.unistd cimport getpid
 
 from datago._batch cimport Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop
 from datago._pixels cimport (
-    DG_CANCELLED, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
-    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_RESIZE_EXACT,
-    DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin, dg_error,
-    dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc, dg_placement_set,
-    dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free, dg_status, dg_status_find,
-    dg_worker, dg_worker_free, dg_worker_new,
+    DG_CANCELLED, DG_CORRUPT, DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG,
+    DG_FORMAT_HTML, DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_NO_MEMORY, DG_OK, DG_PILLOW_PIXEL,
+    DG_RESIZE_EXACT, DG_RESIZE_FAST, DG_TOO_LARGE, DG_UNSUPPORTED, atomic_int, dg_bucket, dg_buckets_build, dg_crop, dg_crop_begin,
+    dg_error, dg_fail, dg_file_read, dg_format, dg_heap, dg_heap_free, dg_heap_new, dg_heap_trim, dg_image, dg_image_alloc,
+    dg_pillow_cost, dg_placement_set, dg_process, dg_process_cost, dg_process_options, dg_process_pixels, dg_scratch, dg_scratch_free,
+    dg_status, dg_status_find, dg_worker, dg_worker_enter, dg_worker_free, dg_worker_new,
 )
 from datago._budget cimport (
     Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop,
@@ -40,13 +40,12 @@ from datago._progress cimport Progress
 from datago._sample cimport Batch, Item, Part, item_free, item_new, item_result
 from datago._sample import Failure
 from datago._threads cimport (
-    dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
+    dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_cond_t, pthread_join, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
     pthread_mutex_unlock, pthread_t,
 )
 
 cdef size_t HEAP_KEEPS = 256 << 20   # bytes of freed pixel buffers kept for the next pictures
-cdef int PILLOW_PIXEL = 12         # bytes that Pillow, the copy out of it and ours take of a pixel, at most
 cdef double SIGNAL_SLICE = 0.05    # seconds between two looks for signals: Ctrl-C is answered within a tenth
 
 
@@ -64,8 +63,10 @@ cdef struct Engine:
     size_t base               # leading bytes of a path that say only where the folder lies
     atomic_int stop           # decoders look at it between rows
     atomic_int rgbx           # the reader takes PIL images, which want four bytes a pixel
+    dg_worker **tools         # of each thread, made by whoever starts them
     pthread_mutex_t lock      # guards what follows
-    pthread_cond_t changed    # a thread left, a credit came back, or stop
+    pthread_cond_t changed    # a thread has begun or left, a credit came back, or stop
+    int begun                 # threads that have begun
     int working               # threads in the loop; the last one to leave it closes the ready ring
     int alive                 # threads that may still touch this struct
     bint joined
@@ -85,6 +86,7 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
     cdef dg_format format
     cdef Part *part
     cdef dg_status status
+    cdef dg_error said
     cdef int i
     if item.error.status != DG_OK:
         return  # the source found it broken: it only travels along
@@ -102,8 +104,11 @@ cdef void work_on(Engine *engine, dg_worker *tools, dg_scratch *scratch, Item *i
         part = &item.parts[i]
         status = dg_process(tools, <uint8_t *>part.data.buf, part.data.len, part.role, &options, &crop, &format, &part.picture,
                             &item.error)
-        if status == DG_UNSUPPORTED and format != DG_FORMAT_JPEG and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
+        if status == DG_UNSUPPORTED and format != DG_FORMAT_PNG and format != DG_FORMAT_HTML:
+            said = item.error
             status = pillow_process(engine, tools, part, &options, &crop, &item.error)
+            if format == DG_FORMAT_JPEG and status == DG_CORRUPT:  # so Pillow calls what it does not know; libjpeg knew better
+                item.error, status = said, DG_UNSUPPORTED
         item.error.status = status
         if status != DG_OK:
             break
@@ -143,16 +148,13 @@ cdef bint never_fits(Engine *engine, Item *item, uint64_t bytes) noexcept nogil:
 
 cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item *item) noexcept nogil:
     """Waits until all parts of a sample may be decoded. False if they never may."""
-    cdef uint64_t cost, total = 0, limit = engine.budget.limit
+    cdef uint64_t cost, total = 0
     cdef int i
-    if not limit:
+    if not engine.budget.limit:
         return True
     for i in range(item.part_count):
         cost = dg_process_cost(<uint8_t *>item.parts[i].data.buf, item.parts[i].data.len, item.parts[i].role, options)
-        if cost == 0:  # only Pillow knows: it is decoded alone
-            total = max(total, limit - min(limit, item.encoded))
-        else:
-            total += cost
+        total += cost if cost else pillow_cost(&item.parts[i], options)
     if never_fits(engine, item, item.encoded + total):
         return False
     if not budget_take_pixels(&engine.budget, item.number, total):
@@ -160,6 +162,18 @@ cdef bint reserve_pixels(Engine *engine, const dg_process_options *options, Item
         return False
     item.pixels = total
     return True
+
+
+cdef uint64_t pillow_cost(Part *part, const dg_process_options *options) noexcept nogil:
+    """Of a picture that only Pillow knows. What it does not know either costs nothing, and fails when its turn comes."""
+    cdef int width = 0, height = 0
+    with gil:
+        try:
+            from datago.fallback import size
+            width, height = size(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ))
+        except BaseException:
+            return 1  # decoding it will say so
+    return dg_pillow_cost(width, height, part.data.len, options) if width > 0 and height > 0 else 1
 
 
 cdef void settle_budget(Engine *engine, Item *item) noexcept nogil:
@@ -192,7 +206,7 @@ cdef dg_status pillow_process(Engine *engine, dg_worker *tools, Part *part, cons
 cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_options *options, int *orientation,
                              dg_error *error) noexcept:
     cdef dg_image *image = &part.picture.image
-    cdef uint64_t most = engine.budget.limit // PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
+    cdef uint64_t most = engine.budget.limit // DG_PILLOW_PIXEL if engine.budget.limit else options.decode.max_pixels
     try:
         from datago.fallback import decode
         found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
@@ -206,18 +220,32 @@ cdef dg_status pillow_decode(Engine *engine, Part *part, const dg_process_option
             return dg_fail(error, DG_NO_MEMORY, "no memory for the pixels")
         memcpy(image.buffer.data, <const char *>pixels, min(<size_t>len(pixels), image.buffer.size))
         return DG_OK
-    except BaseException:  # the fallback could not even be imported, or memory is short
-        return dg_fail(error, DG_UNSUPPORTED, "Pillow cannot be used")
+    except MemoryError:
+        return dg_fail(error, DG_NO_MEMORY, "no memory for Pillow")
+    except BaseException as failed:  # the fallback could not even be imported
+        try:
+            text = f"{type(failed).__name__}: {failed}".encode("utf-8", "replace")
+            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed: %s", <const char *>text)
+        except BaseException:
+            return dg_fail(error, DG_UNSUPPORTED, "Pillow fallback failed")
 
 
 cdef void *worker(void *argument) noexcept nogil:
     cdef Engine *engine = <Engine *>argument
-    cdef dg_worker *tools = dg_worker_new(engine.heap)
+    cdef dg_worker *tools
     cdef dg_scratch scratch = dg_scratch(NULL, 0)
     cdef void *item
     cdef Item *left = NULL
     cdef bint last
-    dg_thread_name("datago worker")
+    dg_thread_begin("datago worker")
+    pthread_mutex_lock(&engine.lock)
+    tools = engine.tools[engine.begun]
+    if tools != NULL:
+        dg_worker_enter(tools)
+    engine.tools[engine.begun] = NULL
+    engine.begun += 1
+    pthread_cond_broadcast(&engine.changed)
+    pthread_mutex_unlock(&engine.lock)
     while ring_pop(engine.work, &item, -1) == RING_OK:
         work_on(engine, tools, &scratch, <Item *>item)
         settle_budget(engine, <Item *>item)
@@ -340,12 +368,13 @@ cdef class Pool:
             PyMem_RawFree(self.threads)
             raise MemoryError
         self.engine = engine
+        engine.tools = <dg_worker **>PyMem_RawCalloc(threads, sizeof(dg_worker *))
         pthread_mutex_init(&engine.lock, NULL)
         dg_cond_init(&engine.changed)
         engine.work = ring_new(work_capacity)
         engine.ready = ring_new(ready_capacity)
         engine.heap = dg_heap_new(min(HEAP_KEEPS, memory_limit // 4) if memory_limit else HEAP_KEEPS)
-        if engine.work == NULL or engine.ready == NULL or engine.heap == NULL:
+        if engine.work == NULL or engine.ready == NULL or engine.heap == NULL or engine.tools == NULL:
             raise MemoryError
         engine.limit = engine.credits = limit
         self.set_options(image)
@@ -360,10 +389,16 @@ cdef class Pool:
                 raise MemoryError
             self.set_batches(batch)
         engine.alive = engine.working = threads
+        # With the GIL held until every thread has begun: Python changes the environment under it, and libraries read that first.
         while self.started < threads and failed == 0:
+            engine.tools[self.started] = dg_worker_new(engine.heap)
             failed = dg_thread_start(&self.threads[self.started], worker, engine)
             self.started += failed == 0
+        if failed != 0:
+            dg_worker_free(engine.tools[self.started])
         pthread_mutex_lock(&engine.lock)
+        while engine.begun < self.started:
+            dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
         engine.alive -= threads - self.started
         engine.working -= threads - self.started
         pthread_mutex_unlock(&engine.lock)
@@ -413,7 +448,6 @@ cdef class Pool:
             raise ValueError(f"mean, std: {error.text.decode()}")
         batcher.size, batcher.drop, batcher.most_waiting, batcher.most = batch.size, batch.drop, batch.most_waiting, batch.most
         batcher.limit = self.engine.limit
-        self.engine.options.to_be_placed = True
 
     def __dealloc__(self):
         cdef Engine *engine = self.engine
@@ -426,6 +460,7 @@ cdef class Pool:
         batcher_free(engine.batcher)
         ring_free(engine.work)
         ring_free(engine.ready)
+        PyMem_RawFree(engine.tools)
         dg_heap_free(engine.heap)
         free(engine.buckets)
         budget_destroy(&engine.budget)
@@ -449,9 +484,9 @@ cdef class Pool:
         """Whether `stop` was called."""
         return self.engine.stop != 0
 
-    def submit(self, list entries) -> bool:
-        """Lets a batch of a source's entries in, waiting outside the GIL for room, and until there may be need of another batch, so that
-        a source begins nothing that nobody wants. False once the pool was stopped."""
+    def submit(self, list entries, list classes=None) -> bool:
+        """Lets a batch of a source's entries in, with the class of each where there are classes. It waits outside the GIL for room, and
+        until another batch may be needed, so that a source begins nothing that nobody wants. False once the pool was stopped."""
         cdef tuple own = tuple(entries)  # the list may change meanwhile
         cdef Py_ssize_t i = 0, count = len(own)
         cdef Item **items = NULL
@@ -465,6 +500,8 @@ cdef class Pool:
                 batcher_release(engine.batcher)  # or it waits until a batch is full
             for i in range(count):
                 items[i] = item_new(own[i])
+                if classes is not None:
+                    items[i].target = classes[i]
             with nogil:
                 i = 0
                 while i < count and let_in(engine, items[i]):

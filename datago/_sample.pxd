@@ -22,6 +22,7 @@ cdef struct Item:
     const char *name     # what a failure calls it
     const char *drawn    # what names it when something is drawn for it: no machine's folders or hosts
     dg_error error       # status DG_OK: good
+    int64_t target       # its class, where it has one
     int64_t position     # see _progress.pxd; negative: the source has none for it
     uint64_t encoded, pixels  # what it has of the budget, in bytes
     uint64_t number      # in the order in which the pool let items in

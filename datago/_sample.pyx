@@ -368,13 +368,14 @@ cdef class SampleBatch:
         width, height: pixels, of every picture.
         pixels: bytes, writable: the pictures one after the other, as the placement has them; there may be room for more behind them.
         samples: list of Sample, in their order in `pixels`; their `image` is empty but for its original size.
+        targets: list of their classes, integers; zeros where samples have none.
         dropped: it did not get full, and `remainder` is "drop".
     """
 
     cdef readonly int width, height
     cdef readonly bint dropped
     cdef readonly PixelBuffer pixels
-    cdef readonly list samples
+    cdef readonly list samples, targets
 
 
 cdef class Failure:
@@ -599,8 +600,9 @@ cdef SampleBatch batch_result(Batch *batch):
     cdef SampleBatch result = SampleBatch.__new__(SampleBatch)
     cdef int i
     result.width, result.height, result.dropped = batch.width, batch.height, batch.dropped
-    result.samples = []
+    result.samples, result.targets = [], []
     for i in range(batch.taken):
+        result.targets.append(batch.items[i].target)
         result.samples.append(item_sample(batch.items[i], False))
     result.pixels = adopt(&batch.memory)
     return result

@@ -72,9 +72,9 @@ cdef Fault decimal(const uint8_t *text, size_t size, int64_t *value) noexcept no
     for i in range(size):
         if not c'0' <= text[i] <= c'9':
             return BAD_SIZE
-        value[0] = value[0] * 10 + (text[i] - c'0')
-        if value[0] > SIZE_MOST:
+        if value[0] >= SIZE_MOST >> 4:  # before it could overflow
             return HUGE_SIZE
+        value[0] = value[0] * 10 + (text[i] - c'0')
     return FINE
 
 

@@ -4,9 +4,13 @@ cdef extern from *:
     #ifndef DG_THREADS
     #define DG_THREADS
     #include <errno.h>
+    #include <locale.h>
     #include <pthread.h>
     #include <signal.h>
     #include <time.h>
+    #ifdef __APPLE__
+    #include <xlocale.h>
+    #endif
 
     static inline void dg_cond_init(pthread_cond_t *cond)
     {
@@ -46,21 +50,28 @@ cdef extern from *:
     #endif
     }
 
-    /* A thread with every signal blocked (signals are the main thread's) and a name that ps and gdb show. */
+    /* A thread with every signal blocked, since signals are the main thread's; but not those that tell of what the thread itself did:
+       blocked, they would end the process before faulthandler could say where. */
     static inline int dg_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     {
+        static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
         sigset_t all, before;
         sigfillset(&all);
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            sigdelset(&all, own[i]);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         int failed = pthread_create(thread, NULL, run, argument);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         return failed;
     }
-    static inline void dg_thread_name(const char *name)
+    /* What a thread does first. `name` is for ps and gdb. In the locale C the system's texts of errors are not translated, which would
+       read the environment (LANGUAGE) while another thread may be changing it. */
+    static inline void dg_thread_begin(const char *name)
     {
     #ifdef __linux__
         pthread_setname_np(pthread_self(), name);
     #endif
+        uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     }
     #endif
     """
@@ -83,4 +94,4 @@ cdef extern from *:
     void dg_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline) nogil
     double dg_now() nogil
     int dg_thread_start(pthread_t *thread, void *(*run)(void *) noexcept nogil, void *argument) nogil
-    void dg_thread_name(const char *name) nogil
+    void dg_thread_begin(const char *name) nogil

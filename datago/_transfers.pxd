@@ -1,5 +1,6 @@
 # What the download thread and the Fetcher share. See _fetch.pyx for what it is to do.
 from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free
 
 from datago._curl cimport CURL, CURLM
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
@@ -38,6 +39,9 @@ cdef struct Slot:
     double span            # when the present span of the rate rule began
     size_t span_bytes      # came in it
     size_t error_bytes     # came of an error's page
+    size_t head_bytes      # came of heads and trailers
+    size_t expected        # bytes of the body by its head; the largest number: it does not say
+    size_t wanted          # the capacity that a paused transfer waits for; 0: it is not paused
     char text[256]         # libcurl's own words; it asks for CURL_ERROR_SIZE, which is 256
 
 
@@ -55,6 +59,7 @@ cdef extern from "<poll.h>" nogil:
 
 cdef struct Engine:
     CURLM *multi
+    CURL *model            # what all handles are copied from
     int wake[2]            # a pipe; a byte in it wakes the thread
     Slot *slots
     int slot_count
@@ -70,7 +75,9 @@ cdef struct Engine:
     double timer           # when libcurl wants to be called, 0: not
     double looked          # when the silent were last looked for
     Job *retries
-    uint64_t allocated     # bytes of bodies, ever
+    size_t large           # bytes of bodies on their way, and who may go on beyond that: see _room.pyx
+    Job *ahead
+    int paused             # slots that wait for room
     # guarded by `lock`:
     pthread_mutex_t lock
     pthread_cond_t changed  # a job is done, there is room, the thread has left
@@ -78,8 +85,7 @@ cdef struct Engine:
     size_t inside          # jobs that were not taken yet
     size_t capacity
     int active             # slots in use
-    uint64_t released      # bytes of bodies, ever
-    bint starved           # the thread left jobs waiting because of HELD
+    size_t held            # bytes of bodies that are done and were not taken yet
     bint closing, left
     int owners             # the Fetcher and the thread; the last one frees
 
@@ -93,6 +99,25 @@ cdef void drop(Engine *engine) noexcept nogil          # one of the owners goes;
 cdef bint push(Engine *engine, Queue *jobs) noexcept nogil
 cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil
 cdef Leave ask_to_leave(Engine *engine, double deadline) noexcept nogil
-cdef void append(Queue *queue, Job *job) noexcept nogil
-cdef Job *pop(Queue *queue) noexcept nogil
-cdef void job_free(Job *job) noexcept nogil
+
+
+cdef inline void append(Queue *queue, Job *job) noexcept nogil:
+    job.next = NULL
+    if queue.first == NULL:
+        queue.first = job
+    else:
+        queue.last.next = job
+    queue.last = job
+
+
+cdef inline Job *pop(Queue *queue) noexcept nogil:
+    cdef Job *job = queue.first
+    if job != NULL:
+        queue.first = job.next
+    return job
+
+
+cdef inline void job_free(Job *job) noexcept nogil:
+    if job != NULL:
+        free(job.data)
+        free(job)

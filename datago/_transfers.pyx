@@ -4,16 +4,19 @@
 It runs without the GIL and touches no Python object.
 """
 from libc.errno cimport errno
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
-from posix.strings cimport strncasecmp
 from posix.unistd cimport close, pipe, read, write
 
+from datago._ascii cimport begins
 from datago._curl cimport *  # it declares what is used here, nothing else
+from datago._room cimport (
+    HELD, forget, grow, leave_room, next_to_resume, no_longer_waiting, reader_is_behind, resize, takes_common_room,
+)
 from datago._threads cimport (
-    dg_cond_init, dg_cond_wait, dg_now, dg_thread_name, pthread_cond_broadcast, pthread_cond_destroy,
+    dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, pthread_cond_broadcast, pthread_cond_destroy,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
 
@@ -23,36 +26,15 @@ cdef extern from "string.h" nogil:
 cdef long BUFFER = 128 << 10       # bytes that one read takes from a socket at most
 cdef size_t PEEK = 2048            # bytes kept of an error's page, to see why
 cdef size_t PATIENCE = 256 << 10   # bytes read of an error's page before the connection is cut instead
-cdef size_t HELD = 256 << 20       # bytes of bodies that nobody took, above which no download is begun
+cdef size_t LONGEST_HEAD = 128 << 10  # bytes of an answer's heads, informational ones and trailers included
 cdef int REDIRECTS = 10
 cdef double FIRST_WAIT = 0.2, LONGEST_WAIT = 20   # seconds before a retry; they double in between
 cdef double LONGEST_RETRY_AFTER = 120             # seconds; who asks for more is not asked again
 cdef double LEAST_RATE = 1000, RATE_SPANS = 3     # bytes per second, over a span of so many time-outs
+cdef double HURRY = 100_000                       # the same of who takes room for which others wait, see _room.pyx
 cdef double CONNECT_TIMEOUT = 10                  # seconds, or the read time-out if that is shorter
 
 curl_global_init(CURL_GLOBAL_DEFAULT)
-
-
-cdef void append(Queue *queue, Job *job) noexcept nogil:
-    job.next = NULL
-    if queue.first == NULL:
-        queue.first = job
-    else:
-        queue.last.next = job
-    queue.last = job
-
-
-cdef Job *pop(Queue *queue) noexcept nogil:
-    cdef Job *job = queue.first
-    if job != NULL:
-        queue.first = job.next
-    return job
-
-
-cdef void job_free(Job *job) noexcept nogil:
-    if job != NULL:
-        free(job.data)
-        free(job)
 
 
 cdef void say(char *text, const char *words) noexcept nogil:
@@ -66,9 +48,13 @@ cdef void say(char *text, const char *words) noexcept nogil:
 cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noexcept nogil:
     cdef Slot *slot = <Slot *>argument
     slot.heard = dg_now()
+    slot.head_bytes += count
+    if slot.head_bytes > LONGEST_HEAD:
+        say(slot.job.text, "the head of the answer is too long")
+        return 0
     if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
         slot.head_ended = True
-    elif count > 5 and strncasecmp(data, "HTTP/", 5) == 0:
+    elif count > 5 and begins(data, "http/"):
         slot.head_ended = False  # an informational answer came before
     return count
 
@@ -78,7 +64,6 @@ cdef size_t on_body(char *data, size_t one, size_t count, void *argument) noexce
     cdef Slot *slot = <Slot *>argument
     cdef Job *job = slot.job
     slot.heard = dg_now()
-    slot.span_bytes += count
     if not slot.answered:
         slot.answered = True
         slot.keep = expect(slot)
@@ -86,6 +71,7 @@ cdef size_t on_body(char *data, size_t one, size_t count, void *argument) noexce
             return 0
     if not slot.keep:
         slot.error_bytes += count
+        slot.span_bytes += count
         if job.size < job.capacity:
             one = min(count, job.capacity - job.size)
             memcpy(job.data + job.size, data, one)
@@ -94,15 +80,19 @@ cdef size_t on_body(char *data, size_t one, size_t count, void *argument) noexce
     if job.size + count > slot.engine.max_bytes:
         job.verdict = TOO_LARGE
         return 0
-    if job.size + count > job.capacity and not resize(slot.engine, job, max(job.size + count, 2 * job.capacity)):
+    if not grow(slot, job.size + count):
+        if slot.wanted:
+            return CURL_WRITEFUNC_PAUSE  # the same bytes come again
+        say(job.text, "no memory for the body")
         return 0
     memcpy(job.data + job.size, data, count)
     job.size += count
+    slot.span_bytes += count
     return count
 
 
 cdef bint expect(Slot *slot) noexcept nogil:
-    """The first bytes of a body are here: whether it is one to keep. Makes room for it."""
+    """The first bytes of a body are here: whether it is one to keep."""
     cdef long status = 0
     cdef curl_off_t length = -1
     curl_easy_getinfo(slot.easy, CURLINFO_RESPONSE_CODE, &status)
@@ -110,18 +100,7 @@ cdef bint expect(Slot *slot) noexcept nogil:
         resize(slot.engine, slot.job, PEEK)
         return False
     curl_easy_getinfo(slot.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length)
-    resize(slot.engine, slot.job, <size_t>length if length > 0 else 64 << 10)
-    return True
-
-
-cdef bint resize(Engine *engine, Job *job, size_t capacity) noexcept nogil:
-    cdef void *data = realloc(job.data, capacity)
-    if data == NULL:
-        job.verdict = NO_MEMORY
-        say(job.text, "no memory for the body")
-        return False
-    engine.allocated += capacity - job.capacity  # modulo 2^64: also when it shrinks
-    job.data, job.capacity = <uint8_t *>data, capacity
+    slot.expected = <size_t>length if length > 0 else <size_t>-1
     return True
 
 
@@ -168,24 +147,35 @@ cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogi
 # ---- one transfer ---------------------------------------------------------------------------------------------------
 
 cdef void begin(Slot *slot, const char *url) noexcept nogil:
-    """Sends a slot's job to `url`, its own or where it was redirected to."""
+    """Sends a slot's job to `url`, its own or where it was redirected to.
+
+    Each goes by a handle of its own: libcurl 7.83 to 8.1 keeps pointers into the head of the answer before (curl/curl#11101).
+    """
     cdef Engine *engine = slot.engine
-    cdef bint secure = strncasecmp(url, "https://", 8) == 0
+    cdef bint secure = begins(url, "https://")
+    cdef CURL *before = slot.easy
     cdef CURLMcode failed
     slot.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
-    slot.error_bytes = slot.span_bytes = 0
+    slot.error_bytes = slot.span_bytes = slot.head_bytes = 0
     slot.heard = slot.span = dg_now()
-    if not secure and strncasecmp(url, "http://", 7) != 0:
+    if not secure and not begins(url, "http://"):
         settle(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
         settle(slot, CURLE_OK, 0, "a redirect from https to http is not followed")
     else:
         slot.secure = secure
-        curl_easy_setopt(slot.easy, CURLOPT_URL, url)
+        slot.easy = curl_easy_duphandle(engine.model)
+        curl_easy_setopt(slot.easy, CURLOPT_PRIVATE, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_HEADERDATA, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_WRITEDATA, slot)
+        curl_easy_setopt(slot.easy, CURLOPT_ERRORBUFFER, <char *>slot.text)
         curl_easy_setopt(slot.easy, CURLOPT_PROXY, engine.proxies[secure])
+        curl_easy_setopt(slot.easy, CURLOPT_URL, url)
+        curl_easy_cleanup(before)  # to which `url` may belong
         failed = curl_multi_add_handle(engine.multi, slot.easy)
         if failed:
+            slot.job.verdict = NO_MEMORY if slot.easy == NULL else GOOD
             settle(slot, CURLE_OK, 0, curl_multi_strerror(failed))
 
 
@@ -215,6 +205,7 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     cdef bint passing = False  # what may pass by itself
     cdef curl_off_t wait = 0
     job.status = status
+    no_longer_waiting(slot)
     slot.job = NULL
     if job.verdict == GOOD and status >= 300:
         # Whatever became of its body, the status is what matters.
@@ -222,10 +213,13 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
         passing = status == 408 or status == 429 or status >= 500
         curl_easy_getinfo(slot.easy, CURLINFO_RETRY_AFTER, &wait)
     elif job.verdict == GOOD and (result != CURLE_OK or status != 200):
-        job.verdict = (NO_MEMORY if result == CURLE_OUT_OF_MEMORY else TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED
-                       else REMOTE)
-        if why != NULL:
+        job.verdict = TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED else REMOTE
+        if result == CURLE_OUT_OF_MEMORY:  # libcurl calls host names so, too, that have no international form
+            say(job.text, "the host name cannot be understood, or there is no memory")
+        elif why != NULL:
             say(job.text, why)
+        elif job.text[0]:  # said by what libcurl called
+            pass
         elif slot.text[0]:
             say(job.text, slot.text)
         elif result != CURLE_OK:
@@ -239,21 +233,19 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
         job.next = engine.retries
         engine.retries = job
         job = NULL
+    elif job.verdict != GOOD and job.capacity > PEEK:
+        forget(engine, job)
     elif job.verdict == GOOD and job.capacity > job.size + job.size / 4:
         resize(engine, job, job.size or 1)  # nobody said how long it would be
+    if job != NULL:
+        leave_room(engine, job)
     pthread_mutex_lock(&engine.lock)
     engine.active -= 1
     if job != NULL:
+        engine.held += job.capacity
         append(&engine.done, job)
         pthread_cond_broadcast(&engine.changed)
     pthread_mutex_unlock(&engine.lock)
-
-
-cdef void forget(Engine *engine, Job *job) noexcept nogil:
-    """What came of the body so far."""
-    free(job.data)
-    engine.allocated -= job.capacity
-    job.data, job.size, job.capacity = NULL, 0, 0
 
 
 cdef bint may_pass(CURLcode result) noexcept nogil:
@@ -283,7 +275,7 @@ cdef void *run(void *argument) noexcept nogil:
     cdef pollfd *socket
     cdef int i, wait, count
     cdef char drained[64]
-    dg_thread_name("datago fetcher")
+    dg_thread_begin("datago fetcher")
     while True:
         wait = go_on(engine)
         if wait < 0:
@@ -341,6 +333,7 @@ cdef int go_on(Engine *engine) noexcept nogil:
         pthread_mutex_unlock(&engine.lock)
         if closing:
             return -1
+        resume_paused(engine)
         next_due = fill_slots(engine)
         if not engine.timer or engine.timer > dg_now():
             break
@@ -359,14 +352,14 @@ cdef double fill_slots(Engine *engine) noexcept nogil:
     cdef Slot *slot = engine.slots
     cdef Slot *behind = engine.slots + engine.slot_count
     cdef Job *job
+    cdef bint behind_reader = reader_is_behind(engine)
     while slot < behind:
         if slot.job != NULL:
             slot += 1
             continue
         job = due_retry(engine, now, &next_due)
         pthread_mutex_lock(&engine.lock)
-        engine.starved = engine.waiting.first != NULL and engine.allocated - engine.released > HELD
-        if job == NULL and not engine.starved:
+        if job == NULL and not behind_reader:
             job = pop(&engine.waiting)
         engine.active += job != NULL
         pthread_mutex_unlock(&engine.lock)
@@ -391,9 +384,26 @@ cdef Job *due_retry(Engine *engine, double now, double *next_due) noexcept nogil
     return NULL
 
 
+cdef void resume_paused(Engine *engine) noexcept nogil:
+    """Lets those go on for whom there is room now."""
+    cdef Slot *slot
+    cdef CURLcode result
+    while True:
+        slot = next_to_resume(engine)
+        if slot == NULL:
+            break
+        no_longer_waiting(slot)
+        slot.heard = slot.span = dg_now()
+        slot.span_bytes = 0
+        result = curl_easy_pause(slot.easy, CURLPAUSE_CONT)  # it calls on_body, mostly
+        if result != CURLE_OK:
+            end(slot, result, NULL)
+
+
 cdef void give_up_silent(Engine *engine) noexcept nogil:
-    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them."""
+    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
     cdef double now = dg_now(), length = RATE_SPANS * engine.timeout
+    cdef bint crowded = engine.paused and not reader_is_behind(engine)
     cdef Slot *slot
     cdef int i
     if now - engine.looked < min(engine.timeout / 8, 0.25):
@@ -401,13 +411,15 @@ cdef void give_up_silent(Engine *engine) noexcept nogil:
     engine.looked = now
     for i in range(engine.slot_count):
         slot = &engine.slots[i]
-        if slot.job == NULL:
+        if slot.job == NULL or slot.wanted:
             continue
         if now - slot.heard > engine.timeout:
             end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: the server is silent")
         elif now - slot.span > length:
             if slot.span_bytes < length * LEAST_RATE:
                 end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: less than 1000 bytes a second")
+            elif crowded and slot.span_bytes < length * HURRY and takes_common_room(slot):
+                end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: too slow for its size while others wait for memory")
             slot.span, slot.span_bytes = now, 0
 
 
@@ -451,11 +463,11 @@ cdef bint pull(Engine *engine, Queue *jobs, double timeout) noexcept nogil:
         job = jobs.first
         while job != NULL:
             engine.inside -= 1
-            engine.released += job.capacity
             job = job.next
         pthread_cond_broadcast(&engine.changed)
-        if engine.starved:
+        if engine.held > <size_t>HELD:  # the thread may have waited for that
             wake_thread(engine)
+        engine.held = 0
     pthread_mutex_unlock(&engine.lock)
     return closed
 
@@ -490,15 +502,13 @@ cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_by
     engine.wake[0] = engine.wake[1] = -1
     engine.slots = <Slot *>calloc(slots, sizeof(Slot))
     engine.multi = curl_multi_init()
-    while engine.slots != NULL and engine.multi != NULL and engine.slot_count < slots:
-        engine.slots[engine.slot_count].engine = engine
-        engine.slots[engine.slot_count].easy = curl_easy_init()
-        if engine.slots[engine.slot_count].easy == NULL:
-            break
-        engine.slot_count += 1
-    if engine.slot_count < slots or not make_room(engine):
+    engine.model = curl_easy_init()
+    if engine.slots == NULL or engine.multi == NULL or engine.model == NULL or not make_room(engine):
         drop(engine)
         raise MemoryError
+    engine.slot_count = slots
+    for i in range(slots):
+        engine.slots[i].engine = engine
     if pipe(engine.wake) < 0:
         drop(engine)
         raise OSError(errno, "no pipe for the download thread")
@@ -519,26 +529,19 @@ cdef Engine *engine_new(int slots, int attempts, double timeout, uint64_t max_by
 cdef int engine_prepare(Engine *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1:
     """What all transfers have in common. The strings are copied; an empty ca_file leaves libcurl its own."""
     cdef long connect = max(<long>1, <long>(1000 * min(engine.timeout, CONNECT_TIMEOUT)))
-    cdef CURL *easy
-    cdef int i
-    for i in range(engine.slot_count):
-        easy = engine.slots[i].easy
-        curl_easy_setopt(easy, CURLOPT_PRIVATE, &engine.slots[i])
-        curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
-        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
-        curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
-        curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
-        curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
-        curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
-        curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
-        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, <char *>engine.slots[i].text)
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
-        curl_easy_setopt(easy, CURLOPT_HEADERDATA, &engine.slots[i])
-        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
-        curl_easy_setopt(easy, CURLOPT_WRITEDATA, &engine.slots[i])
-        if ca_file[0]:
-            curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file)
-        dg_curl_quick_exit(easy)
+    cdef CURL *easy = engine.model
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
+    curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
+    if ca_file[0]:
+        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file)
+    dg_curl_quick_exit(easy)
     return 0
 
 
@@ -549,6 +552,7 @@ cdef void curl_down(Engine *engine) noexcept nogil:
         if engine.slots[i].job != NULL:
             curl_multi_remove_handle(engine.multi, engine.slots[i].easy)
         curl_easy_cleanup(engine.slots[i].easy)
+    curl_easy_cleanup(engine.model)
     if engine.multi != NULL:
         curl_multi_cleanup(engine.multi)
 

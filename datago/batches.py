@@ -1,10 +1,11 @@
 """DatagoBatchDataset: batches of one bucket, which the workers have written in place, as a training step wants them."""
 
 import json
+import math
 import os
 import sys
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterable, Sequence
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -12,8 +13,11 @@ import numpy
 
 from datago._buckets import aspect_buckets
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
-from datago.errors import SampleValueError
+from datago.errors import SourceValueError
+from datago.labels import of_attribute, of_folder
+from datago.sources.tree import Tree
 
+LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
 
 
@@ -30,13 +34,15 @@ class DatagoBatchDataset(DatagoIterDataset):
             accuracy and then to the type.
         mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
         channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
-        classes: where targets come from. "folder": the first folder below root_path, numbered in their order as
-            torchvision's ImageFolder does; another name: that attribute, an integer.
+        classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
+            numbered from 0 in the order that torchvision's ImageFolder gives them. Another name: that attribute, an integer or text of
+            one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
 
     Raises:
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
+        SourceError: with `classes` "folder" the root cannot be listed, or has no folder.
 
     Yields dicts, everything in the order of the pictures:
 
@@ -62,13 +68,15 @@ class DatagoBatchDataset(DatagoIterDataset):
         settings = self._client.config
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
         check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")
+        check("batch_size", batch_size, batch_size <= LARGEST, f"at most {LARGEST}")
         check("layout", layout, layout in ("NCHW", "NHWC"), "'NCHW' or 'NHWC'")
         check("remainder", remainder, remainder in ("keep", "drop"), "'keep' or 'drop'")
         check("dtype", dtype, dtype in DTYPES, f"one of {', '.join(DTYPES)}")
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
-        check("channels", channels, channels in (1, 3), "1 or 3")
+        check("channels", channels, _whole(channels, 1) and channels in (1, 3), "1 or 3")
         check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
         check("classes", classes, classes != "folder" or settings.source_type == "file", "an attribute's name: this source has no folders")
+        check("classes", classes, classes in (None, "folder") or settings.source_type != "file", "'folder': files have no attributes")
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
         image = settings.image_config
@@ -76,22 +84,20 @@ class DatagoBatchDataset(DatagoIterDataset):
             raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
+        if settings.source_type == "db" and not settings.source_config.require_images:
+            raise ValueError("source_config.require_images: got false, wanted true: a batch is made of images")
         image.image_to_rgb8 = True
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
         settings.batch = SimpleNamespace(
             size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
             mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
-            most_waiting=2**62 if most_waiting is None else most_waiting, most=most, bytes=largest,
+            most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
         )  # fmt: skip
         check("std", std, 0 not in settings.batch.std, "nothing that is 0")
         self.classes = _folders(settings.source_config.root_path) if classes == "folder" else None
-        self._target = classes
+        settings.batch.label = None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes)
 
-    def _pass(self):
-        for batch in super()._pass():
-            yield self._dict(batch)
-
-    def _dict(self, batch):
+    def _made(self, batch):
         samples = batch.samples
         return {
             "image": self._tensor(batch),
@@ -102,14 +108,14 @@ class DatagoBatchDataset(DatagoIterDataset):
             "original_size": [(sample.image.original_width, sample.image.original_height) for sample in samples],
             "masks": self._others([sample.masks for sample in samples]),
             "additional_images": self._others([sample.additional_images for sample in samples]),
-            "target": self._targets(samples),
+            "target": self._targets(batch),
         }
 
     def _tensor(self, batch):
         layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
         shape = len(batch.samples), batch.height, batch.width, channels
         shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
-        count, dtype = prod(shape), self._client.config.batch.dtype
+        count, dtype = math.prod(shape), self._client.config.batch.dtype
         if torch is None:
             return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
         try:
@@ -133,24 +139,10 @@ class DatagoBatchDataset(DatagoIterDataset):
             whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
         return whole if torch is None else torch.from_numpy(whole)
 
-    def _targets(self, samples):
-        if self._target is None:
+    def _targets(self, batch):
+        if self._client.config.batch.label is None:
             return None
-        numbers = [self._number(sample) for sample in samples]
-        return numpy.array(numbers, numpy.int64) if torch is None else torch.tensor(numbers, dtype=torch.int64)
-
-    def _number(self, sample):
-        if self.classes is not None:
-            folder = os.path.relpath(sample.id, self._client.config.source_config.root_path).split(os.sep)
-            if len(folder) > 1 and folder[0] in self.classes:
-                return self.classes[folder[0]]
-            raise SampleValueError(sample.id, "sample", "it lies in no folder that could be its class")
-        value = json.loads(sample.attributes).get(self._target)
-        try:
-            return int(value)
-        except (TypeError, ValueError):
-            text = f"its attribute {self._target!r} is {value!r}, wanted an integer as its class"
-            raise SampleValueError(sample.id, "sample", text) from None
+        return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
 
     def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
@@ -195,13 +187,22 @@ def _whole(value, least):
 def _each(name, value, channels, default):
     """One number for each channel."""
     value = default if value is None else value
-    values = [value] * channels if isinstance(value, int | float) else list(value)
-    numbers = all(isinstance(one, int | float) and numpy.isfinite(one) for one in values)
-    check(name, value, numbers and len(values) == channels, f"a finite number, or {channels} of them")
+    values = [value] * channels if isinstance(value, Real) else list(value) if isinstance(value, Iterable) else []
+    good = len(values) == channels and all(map(_finite, values))
+    check(name, value, good, f"a finite number, or {channels} of them")
     return [float(one) for one in values]
 
 
+def _finite(value):
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
 def _folders(root):
-    """ImageFolder's numbers of the folders right below root. Source: torchvision.datasets.folder.find_classes."""
-    with os.scandir(root) as entries:
-        return {name: number for number, name in enumerate(sorted(entry.name for entry in entries if entry.is_dir()))}
+    """ImageFolder's numbers of the folders right below root that are read. Source: torchvision.datasets.folder.find_classes."""
+    names = Tree(os.fsencode(root), {}).folders()
+    if not names:
+        raise SourceValueError(f"root_path: no folder below {os.fsdecode(root)!r} that could be a class")
+    return {name: number for number, name in enumerate(names)}

@@ -1,8 +1,10 @@
 """DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
 import copy
+import math
 import os
 from collections.abc import Iterator
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -14,6 +16,17 @@ from datago.errors import sample_error
 from datago.passes import STOP_GRACE, Pass
 from datago.sources import open_source
 from datago.threads import OwnLock
+
+
+def seconds(timeout):
+    """A time-out as a float. Raises ValueError."""
+    try:
+        found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
+    except OverflowError:
+        found = math.nan
+    if math.isnan(found):
+        raise ValueError(f"timeout: got {timeout!r:.80}, wanted a number of seconds, or None")
+    return found
 
 
 class DatagoClient:
@@ -143,7 +156,9 @@ class DatagoClient:
         return source.count()
 
     def part(self, worker: int, workers: int) -> "DatagoClient":
-        """Another client, not started, that gives part `worker` of `workers` of this one's samples."""
+        """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""
+        if not configuration.integer(1)[0](workers) or not configuration.integer(0, workers - 1)[0](worker):
+            raise ValueError(f"worker, workers: got {worker!r}, {workers!r}, wanted an integer, and one that is greater")
         client = DatagoClient.__new__(DatagoClient)
         client.__setstate__({**self._settings(), "_worker": (worker, workers)})
         return client
@@ -200,9 +215,10 @@ class DatagoClient:
         A sample that is ready is taken at once; else the call waits outside the GIL, and a signal is seen within 0.1 s.
 
         Args:
-            timeout: seconds to wait at most; None: for ever.
+            timeout: seconds to wait at most, a number; 0 or less: no waiting; None or infinity: for ever.
 
         Raises:
+            ValueError: `timeout` is no such number.
             TimeoutError: no sample within `timeout`; the stream goes on.
             SourceError: the source died, or gave nothing at all.
             SampleError: an item failed, and `on_error` is "raise"; the next call goes on behind it.
@@ -218,6 +234,8 @@ class DatagoClient:
         return self._next(True, timeout)
 
     def _next(self, convert, timeout):
+        if timeout is not None:
+            timeout = seconds(timeout)
         running = self._pass
         if running is None or running.pool is None or self._foreign():
             self._check_process()

@@ -4,65 +4,34 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 """
 
 import json
-import os
-import sys
-import warnings
 from types import SimpleNamespace
 
+from datago import filters, hints
 from datago._buckets import aspect_buckets
+from datago.checks import (
+    BOOL,
+    COLOUR,
+    MOST,
+    OBJECT,
+    PATH,
+    PERIOD,
+    POLICY,
+    PROBABILITY,
+    RANK,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    URLS,
+    WORLD_SIZE,
+    choice,
+    integer,
+    is_pair,
+    is_range,
+    number,
+)
 from datago.hidden import hidden, shown
 
 REQUIRED = object()
-MOST = 2**63 - 1
-
-
-def integer(least, most=MOST):
-    def check(value):
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-    return check, f"an integer of at least {least}" if most == MOST else f"an integer from {least} to {most}"
-
-
-def number(above, most=sys.float_info.max):
-    def check(value):
-        return isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most
-
-    return check, f"a number above {above}" + (f", at most {most}" if most < sys.float_info.max else "")
-
-
-def choice(*names):
-    return (lambda value: value in names), "one of " + ", ".join(map(repr, names))
-
-
-BOOL = (lambda value: isinstance(value, bool)), "true or false"
-TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsdecode(value) != "" and "\0" not in os.fsdecode(value)), "a path"
-PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
-COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
-TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
-URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
-OBJECT = (lambda value: isinstance(value, dict)), "an object"
-YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
-RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
-WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
-POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
-SECONDS = number(0, 10**6)
-PERIOD = (lambda value: value == 0 or SECONDS[0](value)), "0, or " + SECONDS[1]
-UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
-
-
-def _is_colour(value):
-    level = integer(0, 255)[0]
-    return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
-
-
-def _is_pair(value, check):
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(check, value))
-
-
-def _is_range(value):
-    return _is_pair(value, number(0)[0]) and value[0] <= value[1]
-
 
 # section: {key: (check and what it wants, default)}
 TOP = {
@@ -81,20 +50,13 @@ TOP = {
     "uneven": (choice("keep", "drop", "pad"), "keep"),
 }
 RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
-TEXT_FILTERS = """sources_ne tags tags_all tags_ne tags_ne_all has_attributes lacks_attributes has_masks lacks_masks
-has_latents lacks_latents attributes""".split()
-SIZE_FILTERS = "min_short_edge max_short_edge min_pixel_count max_pixel_count".split()
-FILTERS = ["sources", *TEXT_FILTERS, *SIZE_FILTERS, "tags_empty", "duplicate_state"]
 SOURCES = {
     "db": {
-        "sources": (TEXT, REQUIRED),
+        "sources": (filters.NAMES, REQUIRED),
         "page_size": (integer(1), REQUIRED),
-        **dict.fromkeys(TEXT_FILTERS, (TEXT, "")),
-        **dict.fromkeys(SIZE_FILTERS, (integer(0, 2**31 - 1), 0)),
-        "tags_empty": (YES_OR_NO, ""),
-        "duplicate_state": (UNIQUENESS, 0),
+        **filters.KEYS,
         **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-        **dict.fromkeys(("return_latents", "api_url", "api_key"), (TEXT, "")),
+        "return_latents": (filters.NAMES, ""), "api_url": (TEXT, ""), "api_key": (TEXT, ""),
         "max_connections": (integer(1, 2**12), 64),
         "read_timeout": (SECONDS, 20), "page_timeout": (SECONDS, 120), "user_agent": (TEXT, "datago"), **RANKS,
     },
@@ -117,9 +79,9 @@ SOURCES = {
 }
 SIDE = integer(1, 2**16)
 RESIZED = {
-    "size": (((lambda value: SIDE[0](value) or _is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
-    "scale": (((lambda value: _is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
-    "ratio": (((lambda value: _is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
+    "size": (((lambda value: SIDE[0](value) or is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
+    "scale": (((lambda value: is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
+    "ratio": (((lambda value: is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
 }
 IMAGE = {
     "crop_and_resize": (BOOL, False),
@@ -145,11 +107,19 @@ IMAGE = {
 }
 # Keys that older examples carry and nothing ever read: known, and silent.
 DEAD = {
-    "config": {"prefetch_buffer_size", "num_threads", "max_connections", "rank", "world_size", "image_transform"},
+    "config": {"prefetch_buffer_size", "num_threads", "max_connections", "image_transform"},
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
     "image_config.random_resized_crop": set(),
 }
+
+
+RANKS_ALONE = {"rank": 0, "world_size": 1}
+# Where a key that is at the wrong place may have been meant to be: the section, for which source_type, and its keys.
+PLACES = [
+    ("image_config", None, IMAGE), ("config", None, TOP), *(("source_config", kind, keys) for kind, keys in SOURCES.items()),
+    ("image_config.random_resized_crop", None, RESIZED),
+]  # fmt: skip
 
 
 def parse(config):
@@ -168,13 +138,16 @@ def parse(config):
         try:
             config = json.loads(config)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"config: not JSON: {error}") from None
+            raise ValueError(f"config: not JSON: {error}{hints.of_no_config(config)}") from None
     if not isinstance(config, dict):
-        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object")
-    top = _section("config", config, TOP)
-    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type])
+        hint = hints.of_no_config(config)
+        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object{hint}")
+    top = _section("config", config, TOP, config)
+    top.source_config = _section("source_config", top.source_config, SOURCES[top.source_type], config)
     top.image_config = _section("image_config", top.image_config or {}, IMAGE)
     _check_image(top.image_config)
+    if top.source_type == "db":
+        filters.settle(top.source_config)
     _settle_ranks(top.source_config)
     _settle_order(top)
     top.batch = None  # see batches.py
@@ -241,28 +214,37 @@ def _check_image(image):
         )
 
 
-def _section(section, given, keys):
+def _section(section, given, keys, whole=None):
     prefix = "" if section == "config" else f"{section}."
     values = {}
     for key, ((check, wanted), default) in keys.items():
         value = given.get(key, default)
         if value is REQUIRED:
-            raise ValueError(f"{prefix}{key}: missing, wanted {wanted}")
+            hint = "" if whole is None else hints.of_missing(key, given, whole, whole.get("source_type") or "db", SOURCES)
+            raise ValueError(f"{prefix}{key}: missing, wanted {wanted}{hint}")
         # null stands for "not given" where not given is allowed
         if value is None and default is not REQUIRED:
             value = default
-        elif value is not default and not check(value) or value is default and key in given and not check(value):
-            raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}")
+        elif (value is not default or key in given) and not _passes(check, value):
+            hint = hints.of_source_type(value) if key == "source_type" else ""
+            raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {wanted}{hint}")
         values[key] = hidden(key, value)
     for key in given:
-        if key not in keys and key not in DEAD[section]:
-            _warn_unknown(prefix, key, keys)
+        if key not in keys and not _is_dead(section, key, given):
+            hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, PLACES)}")
     return SimpleNamespace(**values)
 
 
-def _warn_unknown(prefix, key, keys):
-    import difflib
+def _passes(check, value):
+    try:
+        return bool(check(value))
+    except (TypeError, ValueError):  # a numpy array is neither true nor false, a lone surrogate is in no path
+        return False
 
-    near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    warnings.warn(f"{prefix}{key}: unknown key, ignored{hint}", UserWarning, stacklevel=5)
+
+def _is_dead(section, key, given):
+    """Whether a key may be there without a word. A rank at the top level is dead only where reading as rank 0 of 1 is what it asks for,
+    or source_config has its own: else every rank would read everything."""
+    if section == "config" and key in RANKS:
+        return given[key] in (None, 0, RANKS_ALONE[key]) or given["source_config"].get(key) is not None
+    return key in DEAD[section]

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from datago import plan, states
@@ -19,6 +20,35 @@ log = logging.getLogger("datago.dataset")
 COUNTABLE = 10**8  # a limit above this is no count of samples but "all"; list() would take memory for as many
 
 
+class Closed(Exception):
+    """Thrown into a pass: its reader has closed it."""
+
+
+class Outcomes:
+    """Iterates over what a generator yields, and raises the exceptions among it: unlike one that is raised in the generator, they do
+    not end it. `close` waits until the pass has ended; one that is only dropped ends by itself."""
+
+    def __init__(self, outcomes):
+        self._outcomes = outcomes
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        outcome = next(self._outcomes)
+        if not isinstance(outcome, Exception):
+            return outcome
+        try:
+            del self  # else the traceback, which others may keep, would keep the pass
+            raise outcome
+        finally:
+            del outcome
+
+    def close(self):
+        with suppress(Closed, StopIteration):
+            self._outcomes.throw(Closed)
+
+
 class DatagoIterDataset(IterableDataset):
     """Iterates over the samples of a config, a full pass each time. A torch.utils.data.IterableDataset if torch is installed.
 
@@ -28,7 +58,8 @@ class DatagoIterDataset(IterableDataset):
 
     In the workers of a DataLoader each reads a part of its rank's samples, so that all of them together give each sample once, in
     whatever order the workers take turns; `limit` stays the rank's. It can be pickled at any time. `state_dict` and
-    `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each.
+    `load_state_dict` are those of DatagoClient; with workers torchdata's StatefulDataLoader calls them in each. An iterator that has
+    raised SampleError (where `on_error` is "raise") gives what comes behind it when it is asked again.
     """
 
     def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True) -> None:
@@ -43,7 +74,7 @@ class DatagoIterDataset(IterableDataset):
         if self._states is not None and all(state["ended"] for state in self._states):
             self._states = None  # the rest of that epoch is nothing; whoever asks again wants a pass
             return iter(())
-        return self._pass()
+        return Outcomes(self._pass())
 
     def _pass(self):
         # A generator: nothing starts before the first sample is asked for, and iterators that nobody reads cost nothing.
@@ -52,14 +83,28 @@ class DatagoIterDataset(IterableDataset):
         client.start()
         # The pass ends with this generator, be it dropped: no code of Python's runs for that, which could lose a KeyboardInterrupt. The
         # client stays, as somebody may ask for its state.
-        _hold, client._hold = client._hold, None
+        hold, client._hold = client._hold, None
         try:
             get = client.get_sample_auto_convert if self._convert else client.get_sample
-            while (sample := get()) is not None:
-                yield sample
-        except Exception:
-            client.stop()
-            raise
+            while True:
+                try:
+                    outcome = get()
+                    if outcome is None:
+                        return
+                    outcome = self._made(outcome)
+                except Exception as error:
+                    outcome = error
+                try:
+                    yield outcome
+                except Closed:
+                    client.stop()
+                    return
+        finally:
+            hold = None  # noqa: F841  (a traceback that somebody keeps may keep this frame)
+
+    def _made(self, sample):
+        """What the reader gets of what the client gives."""
+        return sample
 
     def _next(self):
         """The client of the pass that would begin now."""

@@ -46,11 +46,15 @@ class SampleError(DatagoError):
     Attributes:
         name: path, url or member.
         reason: the key under which stats()["failures"] counts it.
+        text: what is wrong; may be empty.
     """
 
     def __init__(self, name: str, reason: str, text: str) -> None:
         super().__init__(f"{printable(name)}: {reason}" + (f": {text}" if text else ""))
-        self.name, self.reason = name, reason
+        self.name, self.reason, self.text = name, reason, text
+
+    def __reduce__(self):
+        return type(self), (self.name, self.reason, self.text)
 
 
 class SampleOSError(SampleError, OSError):
@@ -78,7 +82,7 @@ SAMPLE_ERRORS = {
 def source_os_error(error, what, path):
     """The SourceError for an OSError met at `path`."""
     kind = SourceNotFoundError if isinstance(error, FileNotFoundError) else SourceOSError
-    return kind(error.errno, f"{what}: {os.strerror(error.errno)}", path)
+    return kind(error.errno, f"{what}: {error if error.errno is None else os.strerror(error.errno)}", path)
 
 
 def sample_error(failure):

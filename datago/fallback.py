@@ -1,15 +1,88 @@
-"""Formats without a native decoder, through Pillow and whatever plugins it has: called by a worker, with the GIL."""
+"""Formats without a native decoder, through Pillow: called by a worker, with the GIL."""
 
 import contextlib
 import functools
-import logging
-import os
-import threading
+import io
+import re
 
+from datago import pillow, tiff, variants
 from datago._sample import Failure
+from datago.pillow import TooLarge
+from datago.variants import Corrupt, Truncated, Unsupported
 
-# Pillow logs some errors. Where nobody listens, Python would print them.
-logging.getLogger("PIL").addHandler(logging.NullHandler())
+_UNSUPPORTED = re.compile(
+    r"unsupported|unimplemented|not implemented|not available|not installed|not (yet )?supported|no codec|cannot handle"
+    r"|cannot load this image|unknown (tga|pcx|pixel|data)|palette size|unable to determine|no 32bit icon|conversion from", re.IGNORECASE
+)  # fmt: skip
+_TRUNCATED = re.compile(
+    r"truncated|incomplete|not enough|eof while|but only got|requires a buffer|index out of range|ends early", re.IGNORECASE
+)
+
+
+class _Opened:
+    """A picture of which Pillow has read the header."""
+
+    def __init__(self, name, data):
+        self.name, self.orientation, self.inverted = name, None, False
+        self.has_alpha = name == "TGA" and variants.tga_has_alpha(data)
+        if name == "TIFF":
+            _silence_libtiff()
+            source, self.orientation, self.inverted = tiff.prepare(data)
+        else:
+            source = variants.PREPARE.get(name, bytes)(data)
+        self.image = pillow.factories[name](io.BytesIO(source), "")
+        if name in variants.OPENED:
+            variants.OPENED[name](self.image, data, pillow.raw_palette)
+        pillow.check_size(self.image.size)
+
+
+class _Broken(Exception):
+    """No format's plugin can open the file; this one's was meant."""
+
+    def __init__(self, name, error):
+        super().__init__(name, error)
+        self.name, self.error = name, error
+
+
+def _open(data, most):
+    """The picture, or None for no known format. Raises TooLarge beyond `most` pixels, _Broken for what cannot be opened."""
+    pillow.limit.most = most
+    prefix = data[:16]
+    broken = None
+    for name, accept in pillow.accepts.items():
+        try:
+            if accept is not None and accept(prefix) is not True:
+                continue
+        except Exception:
+            continue  # some look at bytes that a tiny file has not
+        try:
+            return _Opened(name, data)
+        except TooLarge as stated:
+            stated.format = name
+            raise
+        except MemoryError:
+            raise
+        except Exception as error:  # plugins raise whatever they like on broken files
+            if accept is not None and broken is None:
+                broken = _Broken(name, error)
+    if broken is not None:
+        raise broken
+    return None
+
+
+def size(data):
+    """(width, height) that a file states, before any pixel is decoded; (0, 0) where no plugin can tell.
+
+    Args:
+        data: the file's bytes, a memoryview that is only valid during the call.
+    """
+    try:
+        _open(bytes(data), 0)
+    except TooLarge as stated:
+        return stated.width, stated.height
+    except (_Broken, MemoryError):
+        pass  # decode() will say so
+    return 0, 0
 
 
 def decode(data, max_pixels, most):
@@ -22,74 +95,45 @@ def decode(data, max_pixels, most):
 
     Returns:
         (pixels, width, height, channels, depth, orientation): bytes of interleaved samples without padding (16-bit ones in
-        native byte order), and EXIF's orientation, 1 to 8. Or a Failure; its text is empty where Pillow knows no more than that it
-        does not know the format.
+        native byte order), and EXIF's orientation, 1 to 8. Or a Failure; its text is empty where no plugin knows the format.
     """
-    import io
-
-    from PIL import Image, UnidentifiedImageError
-
-    # Image.open does that too late where another thread is just at it: it then takes a format for unknown.
-    Image.init()
+    name = ""
     try:
-        with _quiet, Image.open(io.BytesIO(data)) as image:
-            width, height = image.size
-            if width * height > min(max_pixels, most):
-                limit = f"max_pixels is {max_pixels}" if width * height > max_pixels else f"memory_limit allows {most}"
-                return Failure("", "too_large", f"{image.format}: {width} x {height} pixels, {limit}")
-            if image.format == "TIFF":
-                _silence_libtiff()
-            image.load()  # this turns a TIFF already, and its EXIF then says so
-            orientation = image.getexif().get(0x0112, 1)
-            if image.mode == "F":
-                return Failure("", "unsupported", f"{image.format}: pixels are floating point numbers of no known range")
-            pixels, channels, depth = _samples(image)
-            return pixels, *image.size, channels, depth, orientation if orientation in range(1, 9) else 1
-    except UnidentifiedImageError:
-        prefix = bytes(data[:16])  # what plugins decide by whether to try
-        for name, (_, accept) in Image.OPEN.items():
-            with contextlib.suppress(Exception):  # some look at bytes that a tiny file has not
-                if accept is not None and accept(prefix) is True:
-                    return Failure("", "corrupt", f"{name}: its header is damaged")
-        return Failure("", "unsupported", "")
-    except Image.DecompressionBombError as error:
-        return Failure("", "too_large", str(error))
+        opened = _open(bytes(data), min(max_pixels, most))
+        if opened is None:
+            return Failure("", "unsupported", "")
+        name = opened.name
+        box = opened.image.tile[0][1] if name == "GIF" else None
+        opened.image.load()
+        return *_samples(opened, box), _orientation(opened) if opened.orientation is None else opened.orientation
+    except TooLarge as error:
+        text = f"max_pixels is {max_pixels}" if error.width * error.height > max_pixels else f"memory_limit allows {most}"
+        return Failure("", "too_large", f"{name or error.format}: {error}, {text}")
     except MemoryError:
         return Failure("", "no_memory", "Pillow ran out of memory")
-    except Exception as error:  # plugins raise whatever they like on broken files
-        text = f"{type(error).__name__}: {error}"
-        return Failure("", "truncated" if "truncated" in text.lower() else "corrupt", " ".join(text.split()))
+    except _Broken as broken:
+        return _failure(broken.name, broken.error)
+    except Exception as error:
+        return _failure(name, error)
 
 
-class _Quiet:
-    """No warning of Pillow's modules is shown, or made an error of, while some thread is in here: the failure says what is wrong.
-
-    `warnings.catch_warnings` would put back what another thread has changed."""
-
-    def __init__(self):
-        self._lock, self._inside, self._filter = threading.Lock(), 0, None
-
-    def __enter__(self):
-        import warnings
-
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                warnings.filterwarnings("ignore", module=r"PIL\.")
-                self._filter = warnings.filters[0]
-
-    def __exit__(self, *_):
-        import warnings
-
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                with contextlib.suppress(ValueError):  # somebody has put back older filters
-                    warnings.filters.remove(self._filter)
+def _failure(name, error):
+    text = str(error) or type(error).__name__
+    if isinstance(error, (Unsupported, NotImplementedError)) or _UNSUPPORTED.search(text):
+        reason = "unsupported"
+    elif isinstance(error, Truncated) or (not isinstance(error, Corrupt) and _TRUNCATED.search(text)):
+        reason = "truncated"
+    else:
+        reason = "corrupt"
+    return Failure("", reason, f"{name}: {' '.join(text.split())}")
 
 
-_quiet = _Quiet()
-os.register_at_fork(after_in_child=lambda: _Quiet.__init__(_quiet))  # whoever was inside stayed in the parent, and may have had the lock
+def _orientation(opened):
+    try:
+        value = opened.image.getexif().get(0x0112, 1)
+    except Exception:  # metadata is never a reason to drop pixels
+        return 1
+    return value if value in range(1, 9) else 1
 
 
 @functools.cache
@@ -104,17 +148,32 @@ def _silence_libtiff():
                 ctypes.CDLL(path).TIFFSetErrorHandler(None)
 
 
-def _samples(image):
-    """(bytes, channels, depth) of an opened image: grey, grey + alpha, RGB or RGBA."""
-    mode = image.mode
-    if mode.startswith("I;16") or mode == "I":
+def _samples(opened, box):
+    """(bytes, width, height, channels, depth) of a loaded image: grey, grey + alpha, RGB or RGBA. `box` is where a GIF's first frame
+    lies; around it nothing is shown."""
+    image, name = opened.image, opened.name
+    mode, alpha = image.mode, "transparency" in image.info
+    if mode.startswith("I;16") or (mode == "I" and name in ("PPM", "PNG")):
         import numpy
 
-        return numpy.asarray(image).clip(0, 0xFFFF).astype(numpy.uint16).tobytes(), 1, 16
-    if image.format == "GIF" or mode in ("RGBA", "RGBa", "PA") or (mode in ("P", "RGB") and "transparency" in image.info):
-        return image.convert("RGBA").tobytes(), 4, 8
-    if mode in ("1", "L") and "transparency" not in image.info:
-        return image.convert("L").tobytes(), 1, 8
-    if mode in ("1", "L", "LA", "La"):
-        return image.convert("LA").tobytes(), 2, 8
-    return image.convert("RGB").tobytes(), 3, 8
+        pixels = numpy.asarray(image).clip(0, 0xFFFF).astype(numpy.uint16)
+        return (0xFFFF - pixels if opened.inverted else pixels).tobytes(), *image.size, 1, 16
+    if mode in ("I", "F"):
+        raise Unsupported(f"pixels are {'floating point' if mode == 'F' else 'whole'} numbers of no known range")
+    if name == "TGA":
+        alpha = opened.has_alpha
+    elif mode == "P":
+        alpha = alpha or (image.palette is not None and image.palette.mode == "RGBA")
+    else:
+        alpha = alpha or mode in ("RGBA", "RGBa", "PA", "LA", "La")
+    if name == "GIF":
+        image, channels = image.convert("RGBA"), 4
+        if box != (0, 0, *image.size):
+            shown = image.crop(box)
+            image = pillow.Image.new("RGBA", image.size)
+            image.paste(shown, box)
+    elif mode in ("1", "L", "LA", "La"):
+        image, channels = (image.convert("LA"), 2) if alpha else (image.convert("L"), 1)
+    else:
+        image, channels = (image.convert("RGBA"), 4) if alpha else (image.convert("RGB"), 3)
+    return image.tobytes(), *image.size, channels, 8

@@ -12,6 +12,7 @@ from datago import accounts, environment, metrics
 from datago._pool import Hold, Pool
 from datago._progress import Progress
 from datago.errors import SourceValueError, printable
+from datago.labels import labelled
 from datago.sources import open_source
 from datago.sources.waiting import Stopped
 from datago.threads import new_lock, start_thread
@@ -104,8 +105,11 @@ class Pass:
 
     def _feed(self, pool):
         try:
+            label, classes = self._config.batch and self._config.batch.label, None
             for batch in self.source.batches():
-                if not pool.submit(batch):
+                if label:
+                    batch, classes = labelled(batch, label, self.source.base)
+                if not pool.submit(batch, classes):
                     break
         except BaseException as error:
             self.error = error

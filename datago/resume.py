@@ -4,7 +4,7 @@ import secrets
 from dataclasses import asdict, dataclass, replace
 
 from datago import plan, ranks
-from datago.config import MOST
+from datago.checks import MOST
 from datago.states import VERSION, checked, selection
 
 

@@ -2,7 +2,9 @@
 
 import json
 
-from datago.config import BOOL, FILTERS, MOST, OBJECT, SOURCES, TOP, choice, integer
+from datago import filters
+from datago.checks import BOOL, MOST, OBJECT, choice, integer
+from datago.config import TOP
 from datago.sources.ledger import BITS, NUMBERS
 
 VERSION = 1
@@ -91,8 +93,7 @@ def checked(states, config):
 def selection(config):
     """Which records a database is asked for: the keys of source_config that say it, and are not left at their default. A walk over
     other records cannot be told from this one by what comes; what there is of files and shards, their listings say."""
-    source, keys = config.source_config, FILTERS if config.source_type == "db" else ()
-    return {key: getattr(source, key) for key in keys if getattr(source, key) != SOURCES["db"][key][1]}
+    return filters.chosen(config.source_config) if config.source_type == "db" else {}
 
 
 def _check_fits(state, config):

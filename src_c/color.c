@@ -1,13 +1,12 @@
 /* The plain functions, which are the reference, and the choice of instruction set. */
 #include "color_kernels.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const simd_names[DG_SIMD_COUNT] = {"generic", "avx2", "neon"};
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dg_simd choice;
+static int plain;
 
 int dg_simd_available(dg_simd simd)
 {
@@ -23,9 +22,11 @@ int dg_simd_available(dg_simd simd)
     }
 }
 
-static void choose(void)
+/* When the module is loaded, which is when `import` holds the GIL: later another thread may be changing the environment. */
+__attribute__((constructor)) static void choose(void)
 {
     const char *wanted = getenv("DATAGO_SIMD");
+    plain = wanted && !strcmp(wanted, simd_names[DG_SIMD_GENERIC]);
     for (int simd = 0; simd < DG_SIMD_COUNT; simd++) {
         if (!dg_simd_available(simd))
             continue;
@@ -35,11 +36,9 @@ static void choose(void)
     }
 }
 
-dg_simd dg_simd_choice(void)
-{
-    pthread_once(&once, choose);
-    return choice;
-}
+dg_simd dg_simd_choice(void) { return choice; }
+
+int dg_simd_is_refused(void) { return plain; }
 
 /* libjpeg's integers: coefficients times 65536, each of red and blue rounded alone, the two of green together. */
 static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, size_t n, int step)

@@ -12,8 +12,9 @@
 typedef enum { DG_SIMD_GENERIC, DG_SIMD_AVX2, DG_SIMD_NEON, DG_SIMD_COUNT } dg_simd;
 
 /* The best instruction set of this processor among those built in, or the one that DATAGO_SIMD=generic|avx2|neon names
- * (if this processor has it). Read once per process; all give the same results to the last bit. */
+ * (if this processor has it). Read once, when the module is loaded; all give the same results to the last bit. */
 dg_simd dg_simd_choice(void);
+int dg_simd_is_refused(void); /* whether DATAGO_SIMD=generic asks for plain C */
 int dg_simd_available(dg_simd simd);
 
 /* Full-range JFIF YCbCr from three rows of samples, with the integers of libjpeg. */

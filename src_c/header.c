@@ -1,62 +1,63 @@
 #include "header.h"
 
 #include <libdeflate.h>
+#include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
-enum { ORIENTATION = 0x112, SHORT = 3, LONG = 4 }; /* a TIFF tag and two of its types */
+#include "exif.h"
 
-/* A stretch of bytes; all reading is checked against its end. */
+enum { TEXT_MOST = 1 << 20 }; /* bytes that a text chunk may inflate to, as in Pillow */
+
+/* What may say how the picture is to be turned, in that order. `exif_more`: bytes of EXIF in further segments. */
 typedef struct {
-    const uint8_t *data;
-    size_t size;
-} span;
+    dg_span exif, profile, xmp;
+    size_t exif_more;
+    int profile_packed, xmp_packed; /* deflated */
+} metadata;
 
-static uint32_t number(const uint8_t *at, int bytes, int big)
-{
-    uint32_t value = 0;
-    for (int i = 0; i < bytes; i++)
-        value = value << 8 | at[big ? i : bytes - 1 - i];
-    return value;
-}
+static uint32_t number(const uint8_t *at, int bytes, int big) { return (uint32_t)dg_number(at, bytes, big); }
 
-static int begins_with(span span, const char *bytes, size_t count)
+static int begins_with(dg_span span, const char *bytes, size_t count)
 {
     return span.size >= count && !memcmp(span.data, bytes, count);
 }
 
-/* The orientation in a TIFF structure's first directory. A directory that is cut off counts as far as it goes. */
-static int exif_orientation(span exif)
+/* What `of` says of a text; of a deflated one that is whole, or cut off, and no longer than TEXT_MOST. */
+static int orientation_of(dg_span text, int packed, int (*of)(dg_span))
 {
-    while (begins_with(exif, "Exif\0\0", 6)) { /* JPEG has it once; in WebP some writers add it, some twice */
-        exif.data += 6;
-        exif.size -= 6;
+    if (!text.data || !packed)
+        return text.data ? of(text) : 0;
+    z_stream z = {.next_in = (Bytef *)text.data, .avail_in = text.size < TEXT_MOST ? (uInt)text.size : TEXT_MOST};
+    int orientation = 0;
+    uint8_t *inflated = malloc(TEXT_MOST);
+    if (inflated && inflateInit(&z) == Z_OK) {
+        z.next_out = inflated;
+        z.avail_out = TEXT_MOST;
+        int result = inflate(&z, Z_SYNC_FLUSH);
+        if (result == Z_STREAM_END || (result == Z_OK && z.avail_in == 0) || result == Z_BUF_ERROR)
+            orientation = of((dg_span){inflated, z.total_out});
+        inflateEnd(&z);
     }
-    const int big = begins_with(exif, "MM\0*", 4);
-    if (exif.size < 8 || (!big && !begins_with(exif, "II*\0", 4)))
-        return 1;
-    size_t at = number(exif.data + 4, 4, big);
-    if (at > exif.size - 2)
-        return 1;
-    unsigned entries = number(exif.data + at, 2, big);
-    for (at += 2; entries-- && exif.size - at >= 12; at += 12) {
-        const uint8_t *entry = exif.data + at;
-        unsigned type = number(entry + 2, 2, big);
-        if (number(entry, 2, big) != ORIENTATION)
-            continue;
-        if ((type != SHORT && type != LONG) || number(entry + 4, 4, big) != 1)
-            return 1;
-        uint32_t value = number(entry + 8, type == SHORT ? 2 : 4, big);
-        return value >= 1 && value <= 8 ? (int)value : 1;
-    }
-    return 1;
+    free(inflated);
+    return orientation;
+}
+
+static int orientation_in(const metadata *found)
+{
+    int orientation = found->exif.data ? dg_exif_orientation(found->exif, found->exif_more)
+                                       : orientation_of(found->profile, found->profile_packed, dg_exif_of_text);
+    if (orientation == 0)
+        orientation = orientation_of(found->xmp, found->xmp_packed, dg_xmp_orientation);
+    return orientation ? orientation : 1;
 }
 
 /* Every kind of frame: baseline, progressive, lossless, arithmetic. DHT, JPG and DAC lie among their numbers. */
 static int is_frame(int marker) { return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC; }
 
-static void jpeg_read(span file, dg_header *header)
+static void jpeg_read(dg_span file, dg_header *header, metadata *found)
 {
-    int exif_seen = 0;
+    static const char XMP[] = "http://ns.adobe.com/xap/1.0/";
     for (size_t at = 2; at < file.size;) {
         /* To the next marker as libjpeg goes: over whatever is in between, and over fill bytes. */
         if (file.data[at++] != 0xFF)
@@ -73,21 +74,56 @@ static void jpeg_read(span file, dg_header *header)
         size_t length = number(file.data + at, 2, 1);
         if (length < 2 || length > file.size - at)
             return;
-        span content = {file.data + at + 2, length - 2};
+        dg_span content = {file.data + at + 2, length - 2};
         if (is_frame(marker) && content.size >= 6 && header->width == 0) {
             header->height = (int)number(content.data + 1, 2, 1);
             header->width = (int)number(content.data + 3, 2, 1);
             header->progressive = (marker & 3) == 2;
+            header->lossless = (marker & 3) == 3;
         }
-        if (marker == 0xE1 && !exif_seen && begins_with(content, "Exif\0\0", 6)) {
-            exif_seen = 1;
-            header->orientation = exif_orientation(content);
+        if (marker == 0xE1 && begins_with(content, "Exif\0\0", 6)) { /* what does not fit into one goes on in the next */
+            found->exif_more += found->exif.size > 6 ? content.size - 6 : 0;
+            found->exif = found->exif.size > 6 ? found->exif : content;
         }
+        if (marker == 0xE1 && begins_with(content, XMP, sizeof XMP))
+            found->xmp = (dg_span){content.data + sizeof XMP, content.size - sizeof XMP};
         at += length;
     }
 }
 
-static void png_read(span file, dg_header *header)
+/* tEXt, zTXt and iTXt: a keyword, 0, then what tells them apart, then text. Of chunks with the same keyword the last one counts. */
+static void text_read(const uint8_t *type, dg_span content, metadata *found)
+{
+    const uint8_t *end = content.size ? memchr(content.data, 0, content.size) : NULL;
+    dg_span key = {content.data, end ? (size_t)(end - content.data) : content.size};
+    dg_span text = {end ? end + 1 : content.data + content.size, content.size - key.size - (end != NULL)};
+    int packed = *type == 'z', is_profile = key.size == 21 && begins_with(key, "Raw profile type exif", 21);
+    if (*type == 't' && key.size == 4 && begins_with(key, "exif", 4))
+        found->exif = text;
+    if (!is_profile && !(key.size == 17 && begins_with(key, "XML:com.adobe.xmp", 17)))
+        return;
+    if (*type == 'i') { /* whether it is deflated, how, a language, 0, the keyword in that language, 0 */
+        if (text.size < 2 || (text.data[0] && text.data[1]))
+            return;
+        packed = text.data[0] != 0;
+        text = (dg_span){text.data + 2, text.size - 2};
+        for (int i = 0; i < 2; i++) {
+            end = text.size ? memchr(text.data, 0, text.size) : NULL;
+            if (!end)
+                return;
+            text.size -= (size_t)(end + 1 - text.data);
+            text.data = end + 1;
+        }
+    } else if (packed) { /* how */
+        if (text.size < 1 || text.data[0])
+            return;
+        text = (dg_span){text.data + 1, text.size - 1};
+    }
+    *(is_profile ? &found->profile : &found->xmp) = text;
+    *(is_profile ? &found->profile_packed : &found->xmp_packed) = packed;
+}
+
+static void png_read(dg_span file, dg_header *header, metadata *found)
 {
     if (file.size < 8 + 8 + 13 || number(file.data + 8, 4, 1) != 13 || memcmp(file.data + 12, "IHDR", 4))
         return;
@@ -96,21 +132,27 @@ static void png_read(span file, dg_header *header)
         return;
     header->width = (int)width;
     header->height = (int)height;
+    int idat_seen = 0;
     for (size_t at = 8; file.size - at >= 12;) {
-        const uint8_t *chunk = file.data + at;
+        const uint8_t *chunk = file.data + at, *type = chunk + 4;
         size_t length = number(chunk, 4, 1);
-        if (length > file.size - at - 12 || !memcmp(chunk + 4, "IEND", 4))
+        if (length > file.size - at - 12 || !memcmp(type, "IEND", 4))
             return;
-        if (!memcmp(chunk + 4, "eXIf", 4) && libdeflate_crc32(0, chunk + 4, length + 4) == number(chunk + 8 + length, 4, 1)) {
-            header->orientation = exif_orientation((span){chunk + 8, length});
-            return;
+        int is_exif = !memcmp(type, "eXIf", 4), is_text = !memcmp(type + 1, "TXt", 3) && (*type == 'z' || *type == 'i');
+        if ((is_exif || is_text || !memcmp(type, "tEXt", 4))
+            && (idat_seen || libdeflate_crc32(0, type, length + 4) == number(chunk + 8 + length, 4, 1))) {
+            if (is_exif)
+                found->exif = (dg_span){chunk + 8, length};
+            else
+                text_read(type, (dg_span){chunk + 8, length}, found);
         }
+        idat_seen |= !memcmp(type, "IDAT", 4);
         at += length + 12;
     }
 }
 
 /* A key frame of VP8: three bytes of which the first says so, a start code, then 14 bits each. */
-static void vp8_read(span content, dg_header *header)
+static void vp8_read(dg_span content, dg_header *header)
 {
     if (content.size < 10 || content.data[0] & 1 || memcmp(content.data + 3, "\x9D\x01\x2A", 3))
         return;
@@ -118,7 +160,7 @@ static void vp8_read(span content, dg_header *header)
     header->height = (int)(number(content.data + 8, 2, 0) & 0x3FFF);
 }
 
-static void vp8l_read(span content, dg_header *header)
+static void vp8l_read(dg_span content, dg_header *header)
 {
     if (content.size < 5 || content.data[0] != 0x2F)
         return;
@@ -127,9 +169,9 @@ static void vp8l_read(span content, dg_header *header)
     header->height = (int)(sizes >> 14 & 0x3FFF) + 1;
 }
 
-static void webp_read(span file, dg_header *header)
+static void webp_read(dg_span file, dg_header *header, metadata *found)
 {
-    enum { EXIF_FLAG = 8 };
+    enum { XMP_FLAG = 4, EXIF_FLAG = 8 };
     int extended = 0;
     if (file.size < 12 || memcmp(file.data, "RIFF", 4) || memcmp(file.data + 8, "WEBP", 4))
         return;
@@ -137,7 +179,7 @@ static void webp_read(span file, dg_header *header)
     for (size_t at = 12; at < end && end - at >= 8;) {
         const uint8_t *chunk = file.data + at;
         size_t length = number(chunk + 4, 4, 0), left = end - at - 8;
-        span content = {chunk + 8, length < left ? length : left}; /* of a cut-off file the size may still be there */
+        dg_span content = {chunk + 8, length < left ? length : left}; /* of a cut-off file the size may still be there */
         if (!memcmp(chunk, "VP8X", 4) && at == 12 && content.size >= 10) {
             extended = content.data[0];
             header->width = (int)number(content.data + 4, 3, 0) + 1;
@@ -146,9 +188,10 @@ static void webp_read(span file, dg_header *header)
             vp8_read(content, header);
         } else if (!memcmp(chunk, "VP8L", 4) && header->width == 0) {
             vp8l_read(content, header);
-        } else if (!memcmp(chunk, "EXIF", 4) && extended & EXIF_FLAG) {
-            header->orientation = exif_orientation(content);
-            return;
+        } else if (!memcmp(chunk, "EXIF", 4) && extended & EXIF_FLAG && !found->exif.data) {
+            found->exif = content;
+        } else if (!memcmp(chunk, "XMP ", 4) && extended & XMP_FLAG && !found->xmp.data) {
+            found->xmp = content;
         }
         if (length + (length & 1) >= left)
             return;
@@ -158,14 +201,16 @@ static void webp_read(span file, dg_header *header)
 
 int dg_header_read(const uint8_t *data, size_t size, dg_format format, dg_header *header)
 {
-    span file = {data, size};
+    dg_span file = {data, size};
+    metadata found = {0};
     *header = (dg_header){.orientation = 1};
     switch (format) {
-    case DG_FORMAT_JPEG: jpeg_read(file, header); break;
-    case DG_FORMAT_PNG: png_read(file, header); break;
-    case DG_FORMAT_WEBP: webp_read(file, header); break;
+    case DG_FORMAT_JPEG: jpeg_read(file, header, &found); break;
+    case DG_FORMAT_PNG: png_read(file, header, &found); break;
+    case DG_FORMAT_WEBP: webp_read(file, header, &found); break;
     default: break;
     }
+    header->orientation = orientation_in(&found);
     if (header->width > 0 && header->height > 0)
         return 1;
     header->width = header->height = 0;

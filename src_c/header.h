@@ -8,15 +8,18 @@ typedef struct {
     int width, height; /* pixels as stored, before any turning */
     int orientation;   /* EXIF's, 1 to 8; 1 where the file says nothing, or nothing that makes sense */
     int progressive;   /* of JPEG: every pixel is known only when all have been read */
+    int lossless;      /* of JPEG: there are no coefficients, so libjpeg can neither crop nor scale it */
 } dg_header;
 
 /* Reads `data`, which is of `format`. 1 when the size is known; 0 when it is not, because the file is damaged or of a
  * format other than JPEG, PNG and WebP. `header` is filled either way, with zeros and orientation 1 if need be.
  *
  * The size is the one the file states (SOFn, IHDR, or the first of VP8X, VP8 and VP8L), not checked against a limit.
- * Orientation is that of IFD0 in the first EXIF block: of JPEG the first APP1 "Exif" segment before the scan, of PNG
- * an eXIf chunk (with a right CRC) anywhere before IEND, of WebP an EXIF chunk that VP8X announces. Orientation in XMP
- * or in text chunks is not looked for. Damage in EXIF is never an error. */
+ * Orientation is what PIL.ImageOps.exif_transpose goes by. EXIF: of JPEG APP1 "Exif" segments before the scan, taken together; of PNG
+ * the last eXIf chunk before IEND, else the last text chunk "Raw profile type exif"; of WebP the first EXIF chunk, if VP8X announces
+ * it. Where EXIF has no entry for it, XMP's tiff:Orientation: of JPEG the last APP1 segment, of PNG the last text chunk
+ * "XML:com.adobe.xmp", of WebP the first XMP chunk that VP8X announces. A PNG chunk before the pixels counts if its CRC is right; what is deflated, if it
+ * is no more than a mebibyte inflated. Damage in metadata is never an error. */
 int dg_header_read(const uint8_t *data, size_t size, dg_format format, dg_header *header);
 
 #endif

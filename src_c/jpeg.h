@@ -14,7 +14,9 @@ void dg_jpeg_free(dg_jpeg *jpeg);
  * channel; YCbCr and RGB give RGB; CMYK and YCCK give RGB by R = C * K / 255 on the inverted samples that Adobe writes,
  * whether the Adobe marker is there or not (as Pillow reads them). RGB has step 4, X = 255, if options->rgbx. A file that
  * ends before its picture is DG_TRUNCATED unless only the end marker is missing. `*damaged` tells that libjpeg met data
- * which cannot be right and went on; without options->accept_damaged that is DG_CORRUPT. */
+ * which cannot be right and went on; without options->accept_damaged that is DG_CORRUPT. A file whose scans ask for more passes over
+ * the picture than its bytes pay for is DG_TOO_LARGE: it would take seconds and show nothing. Sound files that libjpeg does not
+ * read are DG_UNSUPPORTED. */
 dg_status dg_jpeg_decode(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_image *image,
                          int *damaged, dg_error *error);
 
@@ -43,7 +45,12 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
 dg_status dg_jpeg_check(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
                         dg_error *error);
 
+/* What one worker reuses from picture to picture to encode them. */
+typedef struct dg_jpeg_writer dg_jpeg_writer;
+dg_jpeg_writer *dg_jpeg_writer_new(dg_heap *heap); /* NULL when memory is short */
+void dg_jpeg_writer_free(dg_jpeg_writer *writer);
+
 /* Encodes 8-bit grey or RGB (step 3 or 4) as a baseline JPEG. `chroma` is 444, 422 or 420; quality 1 to 100. */
-dg_status dg_jpeg_encode(dg_heap *heap, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);
+dg_status dg_jpeg_encode(dg_jpeg_writer *writer, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error);
 
 #endif

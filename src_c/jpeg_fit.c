@@ -184,10 +184,9 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error)
 {
     memset(image, 0, sizeof *image);
-    memset(&jpeg->info, 0, sizeof jpeg->info);
-    error->status = DG_OK;
+    dg_jpeg_begin(jpeg, options, error);
     if (setjmp(jpeg->escape) == 0) {
-        dg_jpeg_open(jpeg, data, size, options, error);
+        dg_jpeg_open(jpeg, data, size);
         int channels = jpeg->info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
         int step = channels == 3 && options->rgbx ? 4 : channels;
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, step, 8, image) != DG_OK)
@@ -198,8 +197,8 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         int planes = plan->mode == DG_RESIZE_FAST && !options->part
                      && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
         if (planes && !fit_planes(jpeg, plan, image)) {
-            jpeg_destroy_decompress(&jpeg->info);
-            dg_jpeg_open(jpeg, data, size, options, error);
+            dg_jpeg_close(jpeg);
+            dg_jpeg_open(jpeg, data, size);
             planes = 0;
         }
         if (!planes)
@@ -207,7 +206,7 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         dg_jpeg_check_whole(jpeg);
         *damaged = jpeg->damaged;
     }
-    jpeg_destroy_decompress(&jpeg->info);
+    dg_jpeg_close(jpeg);
     if (error->status != DG_OK)
         dg_image_free(image);
     return error->status;

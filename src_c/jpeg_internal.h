@@ -13,13 +13,18 @@
 
 struct dg_jpeg {
     dg_heap *heap;
-    struct jpeg_decompress_struct info;
+    struct jpeg_decompress_struct info; /* made once: libjpeg reads the environment then */
+    void *(*allocate)(j_common_ptr info, int pool, size_t size); /* libjpeg's own */
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     jmp_buf escape; /* where libjpeg's errors and ours land: set by whoever calls into libjpeg */
     const dg_decode_options *options;
     dg_error *error;
+    size_t size;        /* of the file … */
+    size_t unpaid;      /* … and what of it has not yet added to the credit */
+    int64_t credit;     /* blocks that further scans may look at */
+    int scan;           /* the last one that was paid for */
     int marked_end;     /* the file has an end marker where it ends */
     int ended;          /* the bytes ran out, and an end marker was made up */
     int starved;        /* entropy-coded data was missing: pixels are grey that should not be */
@@ -32,8 +37,12 @@ struct dg_jpeg {
 
 /* Leaves for `escape` with an error. */
 void dg_jpeg_give_up(dg_jpeg *jpeg, dg_status status, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
+/* Begins with a file; `error` becomes DG_OK. */
+void dg_jpeg_begin(dg_jpeg *jpeg, const dg_decode_options *options, dg_error *error);
 /* Reads the header and applies the limits; the output colour space is set to grey, RGB(X) or, for four components, CMYK. */
-void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, dg_error *error);
+void dg_jpeg_open(dg_jpeg *jpeg, const uint8_t *data, size_t size);
+/* Ends a pass over the file, whole or given up: libjpeg forgets all of it. */
+void dg_jpeg_close(dg_jpeg *jpeg);
 /* Whether the picture is progressive and lacks some of its coefficients, so that libjpeg smooths over block borders. */
 int dg_jpeg_is_smoothed(const dg_jpeg *jpeg);
 /* When every row is out: gives up if some of them are made up and nobody wants such. */

@@ -4,14 +4,16 @@
 #include "jpeg_internal.h"
 
 /* A destination that grows: libjpeg is given the rest of a buffer, and a larger one when that is full. */
-typedef struct {
+struct dg_jpeg_writer {
+    struct jpeg_compress_struct info; /* made once: libjpeg reads the environment then */
     struct jpeg_destination_mgr manager;
     struct jpeg_error_mgr errors;
     jmp_buf escape;
     dg_heap *heap;
     dg_buffer buffer;
     dg_error *error;
-} writer;
+};
+typedef struct dg_jpeg_writer writer;
 
 static void on_error(j_common_ptr info)
 {
@@ -54,43 +56,72 @@ static void finish(j_compress_ptr info)
     writer->buffer.size -= writer->manager.free_in_buffer;
 }
 
-dg_status dg_jpeg_encode(dg_heap *heap, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error)
+static int create(writer *writer)
 {
-    struct jpeg_compress_struct info = {0};
-    writer writer = {.heap = heap, .error = error};
+    dg_error error;
+    writer->error = &error;
+    writer->manager = (struct jpeg_destination_mgr){NULL, 0, start, grow, finish};
+    writer->info.err = jpeg_std_error(&writer->errors);
+    writer->errors.error_exit = on_error;
+    writer->errors.emit_message = on_message;
+    writer->info.client_data = writer;
+    if (setjmp(writer->escape) != 0)
+        return 0;
+    jpeg_create_compress(&writer->info);
+    writer->info.dest = &writer->manager;
+    return 1;
+}
+
+dg_jpeg_writer *dg_jpeg_writer_new(dg_heap *heap)
+{
+    writer *writer = calloc(1, sizeof *writer);
+    if (!writer)
+        return NULL;
+    writer->heap = heap;
+    if (create(writer))
+        return writer;
+    dg_jpeg_writer_free(writer);
+    return NULL;
+}
+
+void dg_jpeg_writer_free(dg_jpeg_writer *writer)
+{
+    if (!writer)
+        return;
+    jpeg_destroy_compress(&writer->info);
+    free(writer);
+}
+
+dg_status dg_jpeg_encode(dg_jpeg_writer *writer, const dg_image *image, int quality, int chroma, dg_buffer *out, dg_error *error)
+{
+    struct jpeg_compress_struct *info = &writer->info;
     size_t guess = 4096 + (size_t)image->width * image->height / 2;
     memset(out, 0, sizeof *out);
     error->status = DG_OK;
-    if (dg_buffer_alloc(heap, guess, &writer.buffer) != DG_OK)
+    writer->error = error;
+    if (dg_buffer_alloc(writer->heap, guess, &writer->buffer) != DG_OK)
         return dg_fail(error, DG_NO_MEMORY, "no memory for an encoded picture");
-    info.err = jpeg_std_error(&writer.errors);
-    writer.errors.error_exit = on_error;
-    writer.errors.emit_message = on_message;
-    writer.manager = (struct jpeg_destination_mgr){NULL, 0, start, grow, finish};
-    info.client_data = &writer;
-    if (setjmp(writer.escape) == 0) {
-        jpeg_create_compress(&info);
-        info.dest = &writer.manager;
-        info.image_width = (JDIMENSION)image->width;
-        info.image_height = (JDIMENSION)image->height;
-        info.input_components = image->step;
-        info.in_color_space = image->channels == 1 ? JCS_GRAYSCALE : image->step == 4 ? JCS_EXT_RGBX : JCS_EXT_RGB;
-        jpeg_set_defaults(&info);
-        jpeg_set_quality(&info, quality, TRUE);
+    if (setjmp(writer->escape) == 0) {
+        info->image_width = (JDIMENSION)image->width;
+        info->image_height = (JDIMENSION)image->height;
+        info->input_components = image->step;
+        info->in_color_space = image->channels == 1 ? JCS_GRAYSCALE : image->step == 4 ? JCS_EXT_RGBX : JCS_EXT_RGB;
+        jpeg_set_defaults(info);
+        jpeg_set_quality(info, quality, TRUE);
         if (image->channels == 3) {
-            info.comp_info[0].h_samp_factor = chroma == 444 ? 1 : 2;
-            info.comp_info[0].v_samp_factor = chroma == 420 ? 2 : 1;
+            info->comp_info[0].h_samp_factor = chroma == 444 ? 1 : 2;
+            info->comp_info[0].v_samp_factor = chroma == 420 ? 2 : 1;
         }
-        jpeg_start_compress(&info, TRUE);
-        while (info.next_scanline < info.image_height) {
-            JSAMPROW row = image->buffer.data + info.next_scanline * dg_image_stride(image);
-            jpeg_write_scanlines(&info, &row, 1);
+        jpeg_start_compress(info, TRUE);
+        while (info->next_scanline < info->image_height) {
+            JSAMPROW row = image->buffer.data + info->next_scanline * dg_image_stride(image);
+            jpeg_write_scanlines(info, &row, 1);
         }
-        jpeg_finish_compress(&info);
+        jpeg_finish_compress(info);
     }
-    jpeg_destroy_compress(&info);
+    jpeg_abort_compress(info);
     if (error->status != DG_OK)
-        dg_buffer_free(&writer.buffer);
-    *out = writer.buffer;
+        dg_buffer_free(&writer->buffer);
+    *out = writer->buffer;
     return error->status;
 }

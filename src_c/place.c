@@ -21,18 +21,6 @@ static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uin
     }
 }
 
-static void mirror_bytes(const uint8_t *in, uint8_t *out, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = in[n - 1 - i];
-}
-
-static void mirror_pixels(const uint8_t *in, uint8_t *out, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        memcpy(out + 3 * i, in + 3 * (n - 1 - i), 3);
-}
-
 static inline float scaled(uint8_t sample, const dg_place_scaling *scaling, size_t i)
 {
     float from_whole = (float)sample - scaling->whole[i], distance = from_whole - scaling->rest[i];
@@ -80,7 +68,7 @@ static void to_bfloat16(const uint8_t *in, uint16_t *out, size_t n, const dg_pla
         out[i] = upper_half(scaled(in[i], scaling, i % DG_PLACE_PATTERN));
 }
 
-const dg_place_functions dg_place_generic = {split, mirror_bytes, mirror_pixels, to_float32, to_float16, to_bfloat16};
+const dg_place_functions dg_place_generic = {split, to_float32, to_float16, to_bfloat16};
 
 const dg_place_functions *dg_place_table(dg_simd simd)
 {
@@ -153,10 +141,10 @@ static void luma(const uint8_t *red, const uint8_t *green, const uint8_t *blue, 
 }
 
 /* n pixels, whose places are `plane` bytes apart from channel to channel. */
-static void place_planes(const dg_place_functions *functions, const dg_placement *placement, const dg_image *image, int mirrored,
+static void place_planes(const dg_place_functions *functions, const dg_placement *placement, const dg_image *image,
                          const uint8_t *in, uint8_t *out, size_t plane, size_t n)
 {
-    uint8_t rows[3][PIECE], turned[PIECE];
+    uint8_t rows[3][PIECE];
     int grey = image->channels <= 2;
     if (grey)
         pick(in, image->step, rows[0], n);
@@ -164,20 +152,14 @@ static void place_planes(const dg_place_functions *functions, const dg_placement
         functions->split(in, image->step, rows[0], rows[1], rows[2], n);
     if (!grey && placement->channels == 1)
         luma(rows[0], rows[1], rows[2], rows[0], n);
-    for (int c = 0; c < placement->channels; c++, out += plane) {
-        const uint8_t *row = rows[grey ? 0 : c];
-        if (mirrored) {
-            functions->mirror_bytes(row, turned, n);
-            row = turned;
-        }
-        put(functions, placement, c, row, out, n);
-    }
+    for (int c = 0; c < placement->channels; c++, out += plane)
+        put(functions, placement, c, rows[grey ? 0 : c], out, n);
 }
 
-static void place_pixels(const dg_place_functions *functions, const dg_placement *placement, const dg_image *image, int mirrored,
+static void place_pixels(const dg_place_functions *functions, const dg_placement *placement, const dg_image *image,
                          const uint8_t *in, uint8_t *out, size_t n)
 {
-    uint8_t grey[PIECE], row[3 * PIECE], turned[3 * PIECE];
+    uint8_t grey[PIECE], row[3 * PIECE];
     if (image->channels <= 2) {
         pick(in, image->step, grey, n);
         dg_grey_to_rgb(grey, row, n, 3);
@@ -186,37 +168,24 @@ static void place_pixels(const dg_place_functions *functions, const dg_placement
         dg_rgbx_to_rgb(in, row, n);
         in = row;
     }
-    if (mirrored) {
-        functions->mirror_pixels(in, turned, n);
-        in = turned;
-    }
     put(functions, placement, 0, in, out, 3 * n);
 }
 
-dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error)
+dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error)
 {
     const dg_place_functions *functions = dg_place_table(dg_simd_choice());
-    size_t width = (size_t)image->width, height = (size_t)image->height, size = value_size(placement->dtype);
-    size_t plane = width * height * size;
+    size_t count = (size_t)image->width * image->height, size = value_size(placement->dtype); /* there is nothing between rows */
     int planes = placement->layout == DG_LAYOUT_NCHW || placement->channels == 1;
-    size_t pixel = planes ? size : 3 * size;
+    const uint8_t *in = image->buffer.data;
+    uint8_t *out = destination;
     if (image->depth != 8)
         return dg_fail(error, DG_UNSUPPORTED, "%d-bit samples have no place in a batch", image->depth);
-    if (!mirrored) { /* there is nothing between rows, neither here nor there */
-        width *= height;
-        height = 1;
-    }
-    for (size_t y = 0; y < height; y++) {
-        const uint8_t *in = image->buffer.data + y * width * image->step;
-        uint8_t *out = (uint8_t *)destination + y * width * pixel;
-        for (size_t x = 0, n; x < width; x += n) {
-            n = width - x < PIECE ? width - x : PIECE;
-            uint8_t *at = out + (mirrored ? width - x - n : x) * pixel;
-            if (planes)
-                place_planes(functions, placement, image, mirrored, in + x * image->step, at, plane, n);
-            else
-                place_pixels(functions, placement, image, mirrored, in + x * image->step, at, n);
-        }
+    for (size_t x = 0, n; x < count; x += n, in += n * image->step, out += n * (planes ? size : 3 * size)) {
+        n = count - x < PIECE ? count - x : PIECE;
+        if (planes)
+            place_planes(functions, placement, image, in, out, count * size, n);
+        else
+            place_pixels(functions, placement, image, in, out, n);
     }
     return DG_OK;
 }

@@ -34,10 +34,9 @@ dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype d
 /* Bytes that a picture of that size takes. */
 size_t dg_placement_size(const dg_placement *placement, int width, int height);
 
-/* Writes `image` at `destination`, mirrored left to right if `mirrored`: channels x height x width values, or height x width x channels,
- * with nothing between them: dg_placement_size bytes, aligned as the type is. Grey becomes three equal channels; RGB becomes
+/* Writes `image` at `destination`: channels x height x width values, or height x width x channels, with nothing between them: dg_placement_size bytes, aligned as the type is. Grey becomes three equal channels; RGB becomes
  * grey as Pillow's convert("L") makes it, (19595 R + 38470 G + 7471 B + 32768) >> 16; alpha is left out (dg_process composites it where
  * rgb8 is asked for). DG_UNSUPPORTED: 16-bit samples. Takes no memory; any number of threads may be at it. */
-dg_status dg_place(const dg_placement *placement, const dg_image *image, int mirrored, void *destination, dg_error *error);
+dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error);
 
 #endif

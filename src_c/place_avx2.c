@@ -40,29 +40,6 @@ AVX2 static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green
     dg_place_generic.split(in, step, red + i, green + i, blue + i, n - i);
 }
 
-AVX2 static void mirror_bytes(const uint8_t *in, uint8_t *out, size_t n)
-{
-    const __m256i order = _mm256_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
-                                           15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    size_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        __m256i bytes = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(in + n - i - 32)), order);
-        _mm256_storeu_si256((__m256i *)(out + i), _mm256_permute4x64_epi64(bytes, 0x4e));
-    }
-    dg_place_generic.mirror_bytes(in, out + i, n - i);
-}
-
-/* Five pixels at a time: 15 bytes of the 16 that are read and written. */
-AVX2 static void mirror_pixels(const uint8_t *in, uint8_t *out, size_t n)
-{
-    const __m128i order = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
-    size_t i = 0;
-    for (; i + 6 <= n; i += 5) /* a sixth pixel is before what is read, and after what is written */
-        _mm_storeu_si128((__m128i *)(out + 3 * i),
-                         _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(in + 3 * (n - i - 5) - 1)), order));
-    dg_place_generic.mirror_pixels(in, out + 3 * i, n - i);
-}
-
 AVX2 static inline __m256 scale_8(const uint8_t *in, const dg_place_scaling *scaling, int k)
 {
     __m256 samples = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)in)));
@@ -105,5 +82,5 @@ AVX2 static void to_bfloat16(const uint8_t *in, uint16_t *out, size_t n, const d
     dg_place_generic.to_bfloat16(in + i, out + i, n - i, scaling);
 }
 
-const dg_place_functions dg_place_avx2 = {split, mirror_bytes, mirror_pixels, to_float32, to_float16, to_bfloat16};
+const dg_place_functions dg_place_avx2 = {split, to_float32, to_float16, to_bfloat16};
 #endif

@@ -9,9 +9,6 @@
 typedef struct {
     /* n pixels of RGB (step 3) or RGBX, RGBA (step 4) to a row of each colour. */
     void (*split)(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uint8_t *blue, size_t n);
-    /* n bytes, or n pixels of three bytes, the last first. */
-    void (*mirror_bytes)(const uint8_t *in, uint8_t *out, size_t n);
-    void (*mirror_pixels)(const uint8_t *in, uint8_t *out, size_t n);
     /* n values; scaling's entries are taken in turn. */
     void (*to_float32)(const uint8_t *in, float *out, size_t n, const dg_place_scaling *scaling);
     void (*to_float16)(const uint8_t *in, uint16_t *out, size_t n, const dg_place_scaling *scaling);

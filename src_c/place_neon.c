@@ -22,32 +22,6 @@ static void split(const uint8_t *in, int step, uint8_t *red, uint8_t *green, uin
     dg_place_generic.split(in, step, red + i, green + i, blue + i, n - i);
 }
 
-static inline uint8x16_t mirrored(uint8x16_t bytes)
-{
-    uint8x16_t halves = vrev64q_u8(bytes);
-    return vextq_u8(halves, halves, 8);
-}
-
-static void mirror_bytes(const uint8_t *in, uint8_t *out, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        vst1q_u8(out + i, mirrored(vld1q_u8(in + n - i - 16)));
-    dg_place_generic.mirror_bytes(in, out + i, n - i);
-}
-
-static void mirror_pixels(const uint8_t *in, uint8_t *out, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        uint8x16x3_t rgb = vld3q_u8(in + 3 * (n - i - 16));
-        for (int c = 0; c < 3; c++)
-            rgb.val[c] = mirrored(rgb.val[c]);
-        vst3q_u8(out + 3 * i, rgb);
-    }
-    dg_place_generic.mirror_pixels(in, out + 3 * i, n - i);
-}
-
 /* Values k to k + 7 of the pattern. */
 static inline float32x4x2_t scale_8(const uint8_t *in, const dg_place_scaling *scaling, int k)
 {
@@ -100,5 +74,5 @@ static void to_bfloat16(const uint8_t *in, uint16_t *out, size_t n, const dg_pla
     dg_place_generic.to_bfloat16(in + i, out + i, n - i, scaling);
 }
 
-const dg_place_functions dg_place_neon = {split, mirror_bytes, mirror_pixels, to_float32, to_float16, to_bfloat16};
+const dg_place_functions dg_place_neon = {split, to_float32, to_float16, to_bfloat16};
 #endif

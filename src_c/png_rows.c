@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "color.h"
 #include "png_simd.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -231,8 +232,7 @@ static int four_rows_try(const dg_png_band *band, int first_row)
 int dg_png_simd(void)
 {
 #ifdef DG_LANES
-    const char *wanted = getenv("DATAGO_SIMD");
-    return lanes_usable() && !(wanted && !strcmp(wanted, "generic"));
+    return lanes_usable() && !dg_simd_is_refused();
 #else
     return 0;
 #endif

@@ -14,6 +14,7 @@ struct dg_worker {
     dg_codec *codec;
     dg_resizer *resizer;
     dg_png_writer *png_writer;
+    dg_jpeg_writer *jpeg_writer;
 };
 
 dg_worker *dg_worker_new(dg_heap *heap)
@@ -25,7 +26,8 @@ dg_worker *dg_worker_new(dg_heap *heap)
     worker->codec = dg_codec_new(heap);
     worker->resizer = dg_resizer_new();
     worker->png_writer = dg_png_writer_new(heap);
-    if (worker->codec && worker->resizer && worker->png_writer)
+    worker->jpeg_writer = dg_jpeg_writer_new(heap);
+    if (worker->codec && worker->resizer && worker->png_writer && worker->jpeg_writer)
         return worker;
     dg_worker_free(worker);
     return NULL;
@@ -38,7 +40,21 @@ void dg_worker_free(dg_worker *worker)
     dg_codec_free(worker->codec);
     dg_resizer_free(worker->resizer);
     dg_png_writer_free(worker->png_writer);
+    dg_jpeg_writer_free(worker->jpeg_writer);
     free(worker);
+}
+
+void dg_worker_enter(dg_worker *worker)
+{
+    dg_image image = {0};
+    dg_buffer file = {0};
+    dg_error error;
+    if (dg_image_alloc(worker->heap, 8, 8, 1, 1, 8, &image) != DG_OK)
+        return;
+    memset(image.buffer.data, 0, image.buffer.size);
+    dg_jpeg_encode(worker->jpeg_writer, &image, 90, 444, &file, &error);
+    dg_buffer_free(&file);
+    dg_image_free(&image);
 }
 
 /* Moves `from` into the place of `*image`. */
@@ -152,7 +168,7 @@ static dg_status encode(dg_worker *worker, dg_role role, const dg_process_option
         if (status == DG_OK && (image->channels == 2 || image->channels == 4))
             status = make_rgb8(worker, options, image, error); /* JPEG has no alpha */
         if (status == DG_OK)
-            status = dg_jpeg_encode(worker->heap, image, options->quality, options->chroma, &file, error);
+            status = dg_jpeg_encode(worker->jpeg_writer, image, options->quality, options->chroma, &file, error);
     } else {
         status = dg_png_encode(worker->png_writer, image, &file, error);
     }
@@ -176,9 +192,8 @@ static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role 
                         const dg_crop *crop, dg_picture *picture, dg_error *error)
 {
     dg_image *image = &picture->image;
-    int mirror = crop->mirrored && !options->to_be_placed, turned = orientation >= 5;
+    int mirror = crop->mirrored, turned = orientation >= 5;
     int fits = !fitted && is_fitted(crop, turned ? image->height : image->width, turned ? image->width : image->height);
-    picture->mirrored = crop->mirrored && options->to_be_placed;
     dg_status status = dg_image_orient(worker->heap, image, mirror && !fits ? mirrored(orientation) : orientation, error);
     if (status == DG_OK && fits)
         status = fit(worker, role, options, crop, image, error);
@@ -232,6 +247,7 @@ dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_rol
     dg_status status;
     dg_process_options own = *options;
     memset(picture, 0, sizeof *picture);
+    error->status = DG_OK;
     *format = dg_format_sniff(data, size);
     int known = dg_header_read(data, size, *format, &header);
     int orientation = own.orient ? header.orientation : 1, turned = orientation >= 5;
@@ -244,8 +260,11 @@ dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_rol
         if (own.encoding == DG_ENCODE_JPEG && role != DG_ROLE_MASK && orientation == 1 && !fitted && !crop->mirrored
             && passes_through(worker, data, size, &header, &own, picture, error))
             return DG_OK;
+        if (error->status == DG_TOO_LARGE || error->status == DG_CANCELLED)
+            return error->status;
         /* Labels want every pixel as it is, and exactness the picture turned first. */
-        int whole = (role == DG_ROLE_MASK && own.nearest_masks) || (own.mode == DG_RESIZE_EXACT && orientation != 1);
+        int whole =
+            (role == DG_ROLE_MASK && own.nearest_masks) || (own.mode == DG_RESIZE_EXACT && orientation != 1) || header.lossless;
         if (fitted && !whole) {
             dg_resize_plan plan = {.mode = own.mode};
             plan.dst_width = turned ? crop->target.height : crop->target.width;

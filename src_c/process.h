@@ -20,7 +20,6 @@ typedef struct {
     uint8_t background[3]; /* what shows through alpha */
     dg_encoding encoding;  /* masks that are encoded are always PNG */
     int quality, chroma;   /* of JPEG: 1 to 100; 444, 422 or 420 */
-    int to_be_placed;      /* dg_place comes next: it mirrors on the way, so leave that to it */
 } dg_process_options;
 
 typedef struct {
@@ -28,16 +27,20 @@ typedef struct {
     int encoded;
     int original_width, original_height; /* as decoded and turned, before crop and resize */
     int damaged;     /* libjpeg patched something up */
-    int mirrored;    /* still to be mirrored left to right: only where it is to be placed */
 } dg_picture;
 
-/* What one worker reuses from picture to picture. NULL when memory is short. */
+/* What one worker reuses from picture to picture. NULL when memory is short.
+ *
+ * Libraries read the environment when their objects are made, and some when a thread calls them for the first time (libjpeg-turbo
+ * keeps its choice of SIMD for each thread). While another thread changes the environment that is a crash. So a worker is made, and
+ * its thread calls dg_worker_enter once, while nobody may do that; nothing else here reads the environment. */
 typedef struct dg_worker dg_worker;
 dg_worker *dg_worker_new(dg_heap *heap);
+void dg_worker_enter(dg_worker *worker);
 void dg_worker_free(dg_worker *worker);
 
 /* Processes the picture in `data`. `crop` is the sample's, fresh from dg_crop_begin: its first picture decides (by its turned size),
- * the others follow, whatever their sizes. DG_UNSUPPORTED with `*format` other than JPEG or PNG: another decoder may know it, see
+ * the others follow, whatever their sizes. DG_UNSUPPORTED with `*format` other than PNG: another decoder may know it, see
  * dg_process_pixels. On DG_OK `picture` owns a buffer; else it is empty.
  *
  * A random resized crop of a JPEG decodes little more than it needs: see dg_jpeg_fit. Other formats are decoded whole, and so are

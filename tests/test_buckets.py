@@ -101,6 +101,7 @@ def test_wrong_settings(change, wanted):
 
 
 def test_wrong_arguments():
-    for arguments in [(0, 16, 0.5, 2), (64, 0, 0.5, 2), (64, 16, 2, 1), (64, 16, 0, 1), (64, 16, float("nan"), 1)]:
+    for arguments in [(0, 16, 0.5, 2), (64, 0, 0.5, 2), (64, 16, 2, 1), (64, 16, 0, 1), (64, 16, float("nan"), 1),
+                      (2**40, 16, 0.5, 2), (64, -(2**70), 0.5, 2)]:
         with pytest.raises(ValueError):
             datago.aspect_buckets(*arguments)

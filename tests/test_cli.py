@@ -1,16 +1,22 @@
 """`datago bench` and `datago check`, as their users start them; test_serve.py has `serve`."""
 
+import functools
+import http.server
+import importlib.metadata
 import json
 import os
 import pty
 import subprocess
 import sys
 import tarfile
+import threading
 
+import numpy
 import pytest
 from conftest import jpeg
 from serving import TOKEN, make_album, serve
 
+import datago as datago_module
 from datago.cli.bench import STAGES, bottleneck
 
 CROP = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
@@ -97,6 +103,64 @@ def test_shards_are_named_and_with_an_index_counted(shards, tmp_path):
     assert [row["samples"] for row in found["ranks"]] == [3, 3]
 
 
+def test_shards_that_are_not_there_are_named(shards, tmp_path):
+    folder = tmp_path / "a.tar"
+    folder.mkdir()
+    os.symlink("gone.tar", tmp_path / "link.tar")
+    os.mkfifo(tmp_path / "pipe.tar")
+    urls = {
+        str(tmp_path / "{000000..000004}.tar"): ["5 of 5 shards", f"{tmp_path}/000000.tar: No such file or directory", "; and 2 more"],
+        str(tmp_path / "s-{0..3}.tar"): ["1 of 4 shards", f"{tmp_path}/s-3.tar: No such file"],
+        str(tmp_path / "none.tar"): ["1 of 1 shards", f"{tmp_path}/none.tar: No such file"],
+        str(tmp_path / "link.tar"): ["1 of 1 shards", f"{tmp_path}/link.tar: No such file"],
+        f"file://{tmp_path}/none.tar": ["1 of 1 shards", f"{tmp_path}/none.tar: No such file"],
+        str(tmp_path / "s-0.tar" / "b.tar"): ["Not a directory"],
+        str(tmp_path / "{a,s-0}.tar"): ["1 of 2 shards", f"{folder}: a folder"],
+    }
+    for url, wanted in urls.items():
+        out, err = datago("check", url, status=1)
+        assert out == "" and all(text in err.splitlines()[-1] for text in wanted), err
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"source_type": "webdataset", "source_config": {"url": [str(shards), str(tmp_path / "none.tar")]}}))
+    out, err = datago("check", path, "--json", status=1)
+    assert out == "" and err == f"check: url: 1 of 4 shards cannot be read: {tmp_path}/none.tar: No such file or directory\n"
+    assert "Found: 4 shards" in datago("check", tmp_path / "{s-{0..2},pipe}.tar")[0]  # a pipe is there, and not read
+    assert datago("check", tmp_path / "none", status=1)[1] == f"check: No such file or directory: '{tmp_path}/none'\n"
+
+
+def test_shards_behind_urls_are_looked_at(shards, tmp_path):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        base = f"http://127.0.0.1:{server.server_port}"
+        config = {"source_type": "webdataset", "source_config": {"url": base + "/s-{0..2}.tar"}}
+        assert check(config, tmp_path=tmp_path)["found"] == {"shards": 3, "samples": None}
+        _, err = datago("check", base + "/s-{0..3}.tar?key=s3cr3t", status=1)
+        assert err.splitlines()[-1].startswith(f"check: url: 1 of 4 shards cannot be read: {base}/s-3.tar?…: ") and " 404 " in f"{err} "
+        config["source_config"]["url"] = [f"{base}/s-0.tar?{number}" for number in range(100)]
+        assert check(config, tmp_path=tmp_path)["found"] == {"shards": 100, "looked at": 64, "samples": None}
+        config["source_config"]["url"][-1] = f"{base}/s-9.tar"
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert "1 of 64 shards cannot be read" in datago("check", tmp_path / "config.json", "--json", status=1)[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_versions():
+    out, err = datago("--version")
+    version = importlib.metadata.version("datago")
+    assert err == "" and out.count("\n") == 1 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
+    script = "import sys, datago; known = [*sys.modules]; print(datago.__version__, 'importlib.metadata' in known, '__version__' in dir(datago))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30).stdout == f"{version} False True\n"
+    with pytest.raises(AttributeError, match="no attribute '__versions__'"):
+        datago_module.__versions__
+
+
 @pytest.mark.timeout(120)
 def test_a_database_counts_with_the_filters(tmp_path):
     album = tmp_path / "album"
@@ -159,9 +223,8 @@ def test_what_is_printed_has_no_secret(shards, tmp_path):
     for config in configs:
         path.write_text(json.dumps(config))
         for command in ("check", "bench"):
-            known = config is configs[2] and command == "check"  # a shard is not looked at
-            out, err = datago(command, path, status=0 if known else 1, DATAGO_MAX_RETRIES="1")
-            assert secret not in out + err and ("a.tar?…" in out or not known)
+            out, err = datago(command, path, status=1, DATAGO_MAX_RETRIES="1")
+            assert secret not in out + err and ("a.tar?…" in err or config is not configs[2])
 
 
 def test_bench_times_every_stage(folder, shards):

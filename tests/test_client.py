@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import numpy
 import pytest
 from conftest import check_accounts, config, jpeg, read
 from PIL import Image
@@ -132,6 +133,39 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
         pool.take(False, 0)
     pool.finish()
     assert pool.take(False, 10) is None
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), True, "5", b"5", [1], 10**400, numpy.float32("nan")])
+def test_a_timeout_is_a_number(folder, timeout):
+    with DatagoClient(config(folder)) as client:
+        for get in (client.get_sample, client.get_sample_auto_convert):
+            with pytest.raises(ValueError, match="timeout: got .*, wanted a number of seconds, or None"):
+                get(timeout=timeout)
+        assert client.get_sample(timeout=numpy.float32(20)) is not None
+
+
+def test_timeouts_at_the_ends(folder, monkeypatch):
+    with DatagoClient(config(folder, limit=1)) as client:
+        assert client.get_sample(timeout=float("inf")) is not None and client.get_sample(timeout=1e308) is None
+    stopped = threading.Event()
+    monkeypatch.setattr("datago.sources.files.FileSource.batches", lambda self: iter(stopped.wait, True))
+    with DatagoClient(config(folder)) as client:
+        for timeout in (0, -1, -float("inf"), -1e308, numpy.int64(0)):
+            with pytest.raises(TimeoutError):
+                client.get_sample(timeout=timeout)
+        stopped.set()
+
+
+@pytest.mark.parametrize("worker, workers", [(1, 1), (-1, 2), (0, 0), (True, 2), (0, 1.5), ("0", 1)])
+def test_a_part_is_one_of_so_many(folder, worker, workers):
+    with pytest.raises(ValueError, match="worker, workers: got"):
+        DatagoClient(config(folder)).part(worker, workers)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, True, "1", None, float("nan"), 2**63])
+def test_an_epoch_is_an_integer(folder, epoch):
+    with pytest.raises(ValueError, match="epoch: got"):
+        DatagoClient(config(folder)).set_epoch(epoch)
 
 
 def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):

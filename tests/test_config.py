@@ -1,6 +1,8 @@
 import json
+import pathlib
 import warnings
 
+import numpy
 import pytest
 
 from datago import DatagoClient, environment
@@ -13,6 +15,10 @@ def changed(section, **keys):
     top = json.loads(json.dumps(GOOD))
     (top if section is None else top.setdefault(section, {})).update(keys)
     return top
+
+
+def changed_to(**keys):
+    return {**GOOD, **keys}
 
 
 def test_defaults():
@@ -80,6 +86,68 @@ def test_unknown_key_warns_with_the_nearest():
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="source_config.random_sample: unknown key, ignored; did you mean 'random_sampling'"):
         DatagoClient(changed("source_config", random_sample=True))
+
+
+def test_the_nearest_of_a_source_type():
+    for given, meant in (("folder", "file"), ("FILES", "file"), ("wds", "webdataset"), ("web-dataset", "webdataset"), ("webdatset", "webdataset")):
+        with pytest.raises(ValueError, match=f"source_type: got '{given}', wanted one of .*; did you mean '{meant}'"):
+            DatagoClient(changed(None, source_type=given))
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"source_config": {"root_path": "/a"}},
+         "source_config.sources: missing, wanted names with commas between them; source_type is not given, and is 'db' then; root_path is a key of source_type 'file'"),
+        ({"source_config": {"url": "a.tar", "rank": 0}}, "source_type is not given, and is 'db' then; url is a key of source_type 'webdataset'"),
+        ({"source_config": {}}, "source_type is not given, and is 'db' then; did you mean 'source_type': 'file' or"),
+        ({"source_type": "webdataset", "source_config": {"root_path": "/a"}},
+         "source_config.url: missing, wanted a url, a path or a list of them; root_path is a key of source_type 'file'"),
+        ({"source_type": "file", "source_config": {"root": "/a"}}, "root_path: missing, wanted a path; is that what 'root' means?"),
+        ({"source_type": "file", "root_path": "/a"}, "source_config: missing, wanted an object; root_path belongs into it"),
+        ({"source_type": "file", "root_path": "/a", "source_config": {}},
+         "source_config.root_path: missing, wanted a path; it stands at the top level, and belongs into source_config"),
+        (str(pathlib.Path(__file__)), "it names a file: wanted what is in it"),
+        (pathlib.Path("config.json"), "config: got PosixPath, wanted a dict or the JSON text of an object; it names a file"),
+        ("/usr", "it names a folder: wanted {\"source_type\": \"file\", \"source_config\": {\"root_path\": …}}"),
+        (changed("source_config", root_path="\ud800"), "source_config.root_path: got '\\ud800', wanted a path"),
+        (changed_to(source_type=numpy.array(["file", "db"])), "source_type: got array"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:root_path. unknown key")
+def test_what_may_have_been_meant(given, said):
+    with pytest.raises(ValueError) as caught:
+        DatagoClient(given)
+    assert said in str(caught.value)
+
+
+def test_nothing_is_said_of_source_type_to_those_who_mean_the_database():
+    with pytest.raises(ValueError, match="source_config.page_size: missing, wanted an integer of at least 1$"):
+        DatagoClient({"source_config": {"sources": "a"}})
+
+
+@pytest.mark.parametrize(
+    "section, key, value, said",
+    [
+        (None, "crop_and_resize", True, "crop_and_resize: unknown key, ignored; did you mean image_config.crop_and_resize?"),
+        (None, "rank", 1, "rank: unknown key, ignored; did you mean source_config.rank?"),
+        (None, "world_size", 2, "world_size: unknown key, ignored; did you mean source_config.world_size?"),
+        (None, "rank", "auto", "rank: unknown key, ignored; did you mean source_config.rank?"),
+        ("source_config", "limit", 5, "source_config.limit: unknown key, ignored; did you mean limit at the top level?"),
+        ("source_config", "url", "a.tar", "source_config.url: unknown key, ignored; it is a key of source_type 'webdataset'"),
+        ("image_config", "scale", [0.5, 1], "image_config.scale: unknown key, ignored; did you mean image_config.random_resized_crop.scale?"),
+    ],
+)
+def test_keys_at_the_wrong_place(section, key, value, said):
+    with pytest.warns(UserWarning, match="unknown key") as caught:
+        DatagoClient(changed(section, **{key: value}))
+    assert [str(one.message) for one in caught] == [said] and caught[0].filename == __file__
+
+
+def test_a_rank_at_the_top_level_is_dead_where_source_config_has_one():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DatagoClient({**changed("source_config", rank=1, world_size=2), "rank": 1, "world_size": 2})
 
 
 def test_dead_keys_of_older_examples_are_silent():

@@ -11,7 +11,7 @@ import sys
 import pytest
 from conftest import config, ids, jpeg
 
-from datago import DatagoIterDataset
+from datago import DatagoIterDataset, SampleError
 
 # ---- alone ----
 
@@ -62,6 +62,30 @@ def test_a_wrong_config_is_refused_at_once(folder):
         DatagoIterDataset(config(folder, limit=0))
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_what_raises_does_not_end_the_iterator(folder):
+    (folder / "d0" / "003.jpg").write_bytes(b"")
+    dataset = DatagoIterDataset(config(folder, ordered=True, on_error="raise"))
+    iterator, seen = iter(dataset), []
+    for _ in range(20):
+        try:
+            seen += ids([next(iterator)])
+        except SampleError as error:
+            seen.append(os.path.basename(error.name))
+    assert sorted(seen) == [f"{number:03d}.jpg" for number in range(20)] and next(iterator, None) is None
+    with pytest.raises(SampleError, match="003.jpg: empty") as kept:
+        list(dataset)
+    assert dataset._running._pass.pool.stopped and kept.value  # whoever leaves ends the pass, though the exception lives on
+    again = pickle.loads(pickle.dumps(kept.value))
+    assert (type(again), str(again), again.reason) == (type(kept.value), str(kept.value), "empty")
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    loader, count = iter(data.DataLoader(dataset, batch_size=None, num_workers=1)), 0
+    with pytest.raises(RuntimeError, match="Caught SampleValueError in DataLoader worker process 0"):
+        while next(loader):
+            count += 1
+    assert count + len(list(loader)) == 19
+
+
 def test_state(folder):
     dataset = DatagoIterDataset(config(folder, ordered=True, seed=3))
     whole = ids(dataset)
@@ -98,7 +122,7 @@ def test_epochs(folder):
 WITHOUT = """
 import json, sys
 sys.modules["torch"] = None  # what an import finds where it is not installed
-from datago import DatagoIterDataset
+from datago import DatagoIterDataset, SampleError
 dataset = DatagoIterDataset(json.loads(sys.argv[1]))
 dataset.set_epoch(1)
 print(len(list(dataset)), DatagoIterDataset.__mro__[1].__name__, dataset.state_dict()["epoch"])
@@ -221,7 +245,7 @@ TWO_RANKS = """
 import json, sys
 import torch
 from torch.utils.data import DataLoader
-from datago import DatagoIterDataset
+from datago import DatagoIterDataset, SampleError
 
 def rank(number, root, store):
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)

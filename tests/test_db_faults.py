@@ -84,10 +84,8 @@ def test_what_is_asked_for():  # D06
     }  # fmt: skip
     with serving([page(record("a", "/good.jpg?Signature=1"), next="/2"), page()]) as server:
         samples, _ = read(config(server, **keys, limit=5))
-        assert [asked[3].partition("?")[0] for asked in server.requests if "good" not in asked[0]] == [
-            "/api/images/",
-            "/2",
-        ]
+        asked = [asked[3].partition("?")[0] for asked in server.requests if "good" not in asked[0]]
+        assert asked == ["/api/images/", "/2", "/api/images/count/"]
         query = server.requests[0][3].partition("?")[2].split("&")
         assert query == [
             "fields=id%2Csource%2Cattributes%2Ctags%2Cimage_direct_url%2Clatents%2Ccoca_embedding%2Cduplicate_state",
@@ -97,7 +95,7 @@ def test_what_is_asked_for():  # D06
             "lacks_attributes=y", "has_masks=m", "lacks_masks=n", "has_latents=l", "lacks_latents=o",
             "attributes=aes__gte%3A0.5",
             "short_edge__gte=1", "short_edge__lte=2", "pixel_count__gte=3", "pixel_count__lte=4", "tags__empty=true",
-            "return_latents=l%2Cm", "duplicate_state=1", "partitions_count=3", "partition=1",
+            "duplicate_state=1", "return_latents=l%2Cm", "partitions_count=3", "partition=1",
         ]  # fmt: skip
         for path, _, head, _ in server.requests:
             assert "User-Agent: mine" in head
@@ -186,12 +184,9 @@ def test_a_page_fault_that_passes(fault):
         (answer(b"\xff\xfe\x00"), "not JSON"),
         (answer(status="302 Found", Location="/login/?next=/api/images/"), "redirected to .*/login/"),
         (answer(status="302 Found", Location="/api/images/"), "page 1: "),
-        (
-            page(record("1"), next="http://other.invalid/api/images/?cursor=SECRET"),
-            "leads to another host: http://other.invalid/api",
-        ),
-        (page(record("1"), next="https://127.0.0.1/api/images/"), "leads to another host"),
-        (page(record("1"), next="http://[bad"), "leads to another host"),
+        (page(record("1"), next="https://127.0.0.1/api/images/"), "page 1 leads back to one before"),
+        (page(record("1"), next="http://[bad?SECRET"), r"page 1 leads to what is no url: http://\[bad"),
+        (page(record("1"), next="http://other.invalid/?cursor=\ud800"), "page 1 leads to what is no url"),
         (page(record("1"), next="/api/images/"), "page 1 leads back to one before"),
         (page(record("1"), next="/same"), "page 2 is the same as one before"),
         (page(record("1"), next="/loop"), "page 2 leads back to one before"),
@@ -216,21 +211,20 @@ def test_a_circle_of_many_pages_is_found_and_its_urls_are_not_kept():
     most, long = 100, "x" * 2000
     pages = [page(record(str(i)), next=f"/{i + 2 if i < most - 1 else most // 2}?{long}") for i in range(most)]
     with serving(pages) as server:
-        api = Api(f"{server.url}/api/", KEY, "datago", 20, 1)
+        api = Api(f"{server.url}/api/", KEY, "datago", 20, 1, 10**6)
         walk = Pages(api, SimpleNamespace(resume=None), [], 20)._walk(None)
         for _ in range(most):
             next(walk)
         assert sum(map(len, walk.gi_frame.f_locals["visited"])) <= 16 * most
         with pytest.raises(SourceError, match=f"page {most} leads back to one before"):
             next(walk)
-        api.close()
 
 
 def test_nobody_at_the_api():
     with faulty({}) as server:
         server.stop()
         found, error = drain(DatagoClient(config(server)))
-    assert found == [] and "Connection refused (attempt 2 of 2); from http://127.0.0.1" in str(error)
+    assert found == [] and "ECONNREFUSED (attempt 2 of 2); from http://127.0.0.1" in str(error)
     error = drain(DatagoClient(config(server, api_url="http://no-such-name.invalid/api/")))[1]
     assert "no-such-name.invalid" in str(error)
 

@@ -140,6 +140,72 @@ def test_unreadable_files_and_folders(tmp_path):
     }
 
 
+UNREADABLE = """
+import encodings.ascii, encodings.idna, encodings.latin_1, json, os, sys
+from datago import DatagoBatchDataset, DatagoClient
+good, root, closed, image = sys.argv[1:]
+top = lambda root, **keys: {"source_type": "file", "source_config": {"root_path": root}, "image_config": json.loads(image), **keys}
+DatagoClient(top(good)).get_sample()  # everything is imported now: another user may not read it
+if os.geteuid() == 0:
+    os.seteuid(65534)
+for folder in (root, closed):
+    for keys in ({}, {"seed": 1}, {"uneven": "drop"}):
+        try:
+            print(DatagoClient(top(folder, **keys)).get_sample(timeout=10))
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}")
+try:
+    DatagoBatchDataset(top(root), 1, classes="folder")
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+from datago.cli import main
+main(["check", root])
+main(["check", closed])
+main(["check", os.path.join(root, "*.tar")])
+main(["check", os.path.join(closed, "*", "*.tar")])
+main(["check", os.path.join(closed, "**", "*.tar")])
+main(["check", os.path.join(root, "sub", "*.tar")])
+main(["check", os.path.join(root, "sub")])
+"""
+
+
+def test_a_folder_that_may_not_be_read_is_not_called_empty(tmp_path):
+    import json
+
+    fill(tmp_path, "good/a.jpg", "root/a.jpg", "above/one/a.jpg", "above/two/b.jpg", "above/.hidden/c.jpg")
+    shut = [tmp_path / "root", tmp_path / "above" / "one", tmp_path / "above" / "two"]
+    for folder in shut:
+        folder.chmod(0)
+    for parent in [tmp_path, *tmp_path.parents[:3]]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o055) if parent.owner() == "root" or os.geteuid() else None
+    image = {"crop_and_resize": True, "default_image_size": 32, "downsampling_ratio": 32, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
+    command = [sys.executable, "-c", UNREADABLE, str(tmp_path / "good"), str(tmp_path / "root"), str(tmp_path / "above"), json.dumps(image)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    for folder in shut:
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    lines, above = done.stdout.splitlines(), tmp_path / "above"
+    assert set(lines[:3]) == {f"SourceOSError: [Errno 13] root_path: Permission denied: {str(tmp_path / 'root')!r}"} == {lines[6]}
+    for line in lines[3:6]:
+        assert f"SourceValueError: root_path: no images below {str(above)!r} (looked for avif " in line
+        assert f"; 2 folders cannot be listed, the first: {above}/one: folder cannot be listed: Permission denied; passed over: 1 (hidden)" in line
+    said = [line for line in done.stderr.splitlines() if line.startswith("check:")]
+    assert said[0] == f"check: root_path: Permission denied: {str(tmp_path / 'root')!r}" and said[1] == f"check: {lines[3].partition(' ')[2]}"
+    assert said[2] == f"check: url: Permission denied: {str(tmp_path / 'root')!r}"
+    assert {*said[3:5]} <= {f"check: url: Permission denied: {str(above / name)!r}" for name in ("one", "two")}
+    sub = f"Permission denied: {str(tmp_path / 'root' / 'sub')!r}"
+    assert said[5:] == [f"check: url: {sub}", f"check: {sub}"]
+
+
+def test_every_reason_why_a_root_cannot_be_read_is_told(tmp_path):
+    fill(tmp_path, "a.jpg")
+    os.symlink("loop", tmp_path / "loop")
+    for path, reason in ((tmp_path / "a.jpg" / "b", "Not a directory"), (tmp_path / "loop", "Too many levels of symbolic links"),
+                         (tmp_path / ("x" * 300), "File name too long"), (tmp_path / "none", "No such file or directory")):  # fmt: skip
+        with pytest.raises(SourceError, match=f"root_path: {reason}: '{tmp_path}"):
+            DatagoClient(config(path)).get_sample()
+
+
 def test_roots(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         DatagoClient(config(tmp_path / "none")).get_sample()

@@ -7,6 +7,10 @@ from conftest import config, decode, jpeg, photo, read
 from PIL import Image
 
 turbojpeg = pytest.importorskip("turbojpeg")
+try:
+    turbojpeg.TurboJPEG()
+except RuntimeError:
+    pytest.skip("PyTurboJPEG finds no libturbojpeg (Debian: libturbojpeg0)", allow_module_level=True)
 
 
 def oracle(data, grey=False):

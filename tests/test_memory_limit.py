@@ -136,6 +136,40 @@ def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
     assert len(samples) == 120 and stats["memory"]["peak"] <= (2.5 if ordered else 1.5) * MB
 
 
+@pytest.mark.timeout(60)
+def test_a_large_picture_waits_no_longer_than_its_turn(tmp_path, monkeypatch):
+    """It needs nearly the whole limit, and small ones that come later would always fit."""
+    monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    names = [f"{i:03d}.jpg" for i in range(600)]
+    for name in names:
+        (tmp_path / name).write_bytes(saved(photo(300, 200), "GIF") if name == "020.jpg" else jpeg(100, 80))
+    samples, stats = read(config(tmp_path, memory_limit=MB, samples_buffer_size=4))
+    left = [sample.id[-7:] for sample in samples]
+    assert sorted(left) == names and left.index("020.jpg") < 300
+
+
+@pytest.mark.parametrize("first, second", [("gif", "png"), ("png", "gif"), ("gif", "gif")])
+def test_parts_cost_the_same_in_any_order(tmp_path, first, second):
+    """160 x 100 pixels take 192000 bytes as GIF and 192000 as PNG, and no sample may take more than there is."""
+    picture = numpy.zeros((100, 160, 3), numpy.uint8)
+    members = [(f"s.{first}", saved(picture, first.upper())), (f"s.seg.{second}", saved(picture, second.upper()))]
+    (tmp_path / "s.tar").write_bytes(tar(members))
+    source = {"url": str(tmp_path / "s.tar"), "reference_image_type": first}
+    shards = {"source_type": "webdataset", "source_config": source}
+    samples, stats = read({**shards, "memory_limit": 600_000})
+    assert len(samples) == 1 and 384_000 < stats["memory"]["peak"] < 500_000
+    with pytest.raises(SampleError, match="too_large: it takes some .* memory_limit is 350000"):
+        read({**shards, "memory_limit": 350_000, "on_error": "raise"})
+
+
+def test_what_is_no_picture_costs_little(tmp_path):
+    for i in range(30):
+        (tmp_path / f"{i:02d}.jpg").write_bytes(bytes([i]) * 40 if i % 2 else b"GIF89a" + bytes([i]) * 5)
+    (tmp_path / "x.jpg").write_bytes(jpeg())
+    _, stats = read(config(tmp_path, memory_limit=MB))
+    assert stats["delivered"] == 1 and stats["failed"] == 30 and stats["memory"]["peak"] < MB // 2
+
+
 def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
     monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
     client = DatagoClient({**fill(tmp_path), "memory_limit": 60 * MB})

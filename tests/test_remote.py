@@ -496,7 +496,7 @@ def test_secrets_do_not_come_back_over_another_host():
 
 def test_same_place():
     def same(a, b):
-        return http._same_place(Url.parse(a), Url.parse(b))
+        return http.same_place(Url.parse(a), Url.parse(b))
 
     assert same("http://h/a", "http://H:80/b") and same("http://h/a", "https://h/a")
     assert not same("http://h/a", "http://h.evil/a") and not same("https://h/", "https://h:8443/") and not same("https://h/", "http://h/")

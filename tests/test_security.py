@@ -7,11 +7,13 @@ import os
 import pathlib
 import pickle
 import re
+import socket
 import subprocess
 import sys
 import tarfile
 import traceback
 import warnings
+from urllib.parse import urlsplit
 
 import numpy
 import pytest
@@ -183,3 +185,34 @@ def test_logging_has_levels_without_secrets_too(caplog):
         url = f"{server.url}/a.tar?sig={WORD}"
         (sample,) = DatagoClient({"source_type": "webdataset", "source_config": {"url": url, "auth_token": WORD}})
     assert WORD not in caplog.text + sample.source and sample.source.endswith("/a.tar?…")
+
+
+def test_every_line_of_the_threat_model_has_its_test():
+    """SECURITY.md names a test for each of its lines, and each of those is there."""
+    tests = pathlib.Path(__file__).parent
+    text = (tests.parent / "SECURITY.md").read_text()
+    lines = re.findall(r"^\* (.*?)(?=^\* |^\S|\Z)", text, re.M | re.S)
+    assert len(lines) == text.count("\n* ") >= 18
+    for line in lines:
+        _, told, shown = line.partition("*Shown by*")
+        names = re.findall(r"`([\w/]+\.py)::(\w+)`", shown)
+        assert told and names and shown.count("`") == 2 * len(names), line
+        for file, name in names:
+            assert re.search(rf"^def {name}\(", (tests / file).read_text(), re.M), f"{file}::{name}"
+
+
+def test_serve_listens_to_this_machine_alone(tmp_path):
+    """Unless told otherwise; on both ports."""
+    from serving import picture, serve
+
+    picture(tmp_path / "a.jpg")
+    addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    with serve(tmp_path) as server:
+        for url in (server.api_url, server.media_url):
+            port = urlsplit(url).port
+            assert urlsplit(url).hostname == "127.0.0.1"
+            listening = {line.split()[1] for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:] if line.split()[3] == "0A"}
+            assert {local for local in listening if int(local.split(":")[1], 16) == port} == {f"0100007F:{port:04X}"}
+            for address in addresses:
+                with pytest.raises(OSError), socket.create_connection((address, port), 5):
+                    pass

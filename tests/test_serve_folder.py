@@ -1,5 +1,6 @@
 """What the server makes of a folder: sidecars, shards, changes between runs, and what does not belong there."""
 
+import io
 import json
 import os
 import re
@@ -187,3 +188,39 @@ def test_hostile_folder(tmp_path, database):
         "belongs to no image",
     ):
         assert reason in server.log
+
+
+def test_hostile_values(tmp_path, database):
+    """What no database, client or date takes is left out and named; the image is served."""
+    root = tmp_path / "root"
+    for name in ("bomb", "tags", "large", "time", "huge", "types", "sets"):
+        picture(root / f"{name}.jpg")
+    (root / "bomb.json").write_text('{"deep": ' + "[" * 900 + "]" * 900 + ', "n": 1}')
+    (root / "tags.json").write_text(json.dumps({"tags": ["t" * 5000], "x" * 5000: 1, "ok": 1}))
+    (root / "large.json").write_text(json.dumps({"n": 10**400, "m": -(10**30), "coca_embedding": [10**400], "duplicate_state": 10**30}))
+    (root / "sets.json").write_text('{"datasets": ["a/1", "../etc/1"], "tags": ["a", "a"], "ok": 2}')
+    os.utime(root / "time.jpg", (-(2**40), -(2**40)))
+    (root / "huge.jpg").write_bytes(b"P6 99999999999 99999999999 255\n")
+    with open(root / "huge.json", "wb") as file:
+        file.truncate(2**25)
+    with tarfile.open(root / "s.tar", "w") as archive:
+        for name in (".", "/", "a.jpg", "..", "../b.jpg", "x/../../c.jpg", "n" * 5000 + ".jpg"):
+            info, content = tarfile.TarInfo(name), (root / "time.jpg").read_bytes()
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    link = tarfile.TarInfo("x")
+    link.type = tarfile.GNUTYPE_LONGNAME
+    (root / "chain.tar").write_bytes(link.tobuf() * 3000)
+    with serve(root, *database) as server:
+        status, page = server.ask(all_fields="true", page_size=100)
+        assert status == 200
+        found = {image["id"]: image for image in page["results"]}
+        assert found["bomb"]["attributes"] == {} and found["tags"]["attributes"] == {"ok": 1} and found["tags"]["tags"] == []
+        assert found["large"]["attributes"] == {"n": 10**400, "m": -(10**30)} and found["large"]["coca_embedding"] is None
+        assert found["sets"]["datasets"] == [] and found["sets"]["tags"] == ["a"]
+        assert found["huge"]["width"] is None and "T" in found["time"]["date_created"]
+        assert server.ids(attributes="m__lt:-1e29") == ["large"] and server.ids(has_attributes="n") == ["large"]
+        for image in page["results"]:
+            assert fetch(image["image_direct_url"])[0] == 200
+    for reason in ("json cannot be read (ValueError): 2", "tags is not what", "name of an attribute is too long", "coca_embedding is not", "datasets is not what"):
+        assert reason in server.log, reason

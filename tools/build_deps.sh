@@ -81,7 +81,7 @@ tools
 unpack zlib
 (cd "$work/zlib" && ./configure --static --prefix="$prefix" && make -j "$jobs" libz.a && make install)
 with_cmake libdeflate -DLIBDEFLATE_BUILD_SHARED_LIB=OFF -DLIBDEFLATE_BUILD_GZIP=OFF
-with_cmake libjpeg-turbo -DENABLE_SHARED=OFF -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_TOOLS=OFF -DWITH_TESTS=OFF
+with_cmake libjpeg-turbo -DCMAKE_C_FLAGS="$CFLAGS -DNO_GETENV" -DENABLE_SHARED=OFF -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_TOOLS=OFF -DWITH_TESTS=OFF
 with_cmake libwebp $(printf -- '-DWEBP_BUILD_%s=OFF ' ANIM_UTILS CWEBP DWEBP GIF2WEBP IMG2WEBP VWEBP WEBPINFO LIBWEBPMUX WEBPMUX EXTRAS)
 unpack openssl
 (cd "$work/openssl" && ./Configure --prefix="$prefix" --libdir=lib --openssldir=/etc/ssl $(printf 'no-%s ' \

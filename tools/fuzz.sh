@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fuzzes for so many seconds, on two cores: pictures by libFuzzer, archives and configs by mutators of their own, all under ASAN.
+# Fuzzes for so many seconds, on two cores: pictures by libFuzzer; archives, configs, what servers answer and pages by mutators of their
+# own, all under ASAN.
 #   tools/fuzz.sh [SECONDS]
 # Each begins with its kept corpus. What fails is printed, and how to repeat it; the exit code says that something did.
 set -eu
@@ -15,8 +16,8 @@ else
     echo "SKIPPED: pictures are not fuzzed, since that needs clang with libFuzzer (Debian: clang libclang-rt-dev)" >&2
 fi
 failed=0
-for kind in tar config; do
-    tools/sanitize.sh address tests/fuzz/fuzz_$kind.py --seconds $((seconds / 2)) --seed "$(date +%s)" > build/fuzz-$kind.log 2>&1 \
+for kind in tar config responses pages; do
+    tools/sanitize.sh address tests/fuzz/fuzz_$kind.py --seconds $((seconds / 4)) --seed "$(date +%s)" > build/fuzz-$kind.log 2>&1 \
         || { failed=1; tail -60 build/fuzz-$kind.log; }
     tail -1 build/fuzz-$kind.log
 done

@@ -12,9 +12,20 @@ import sys
 COMMANDS = ("bench", "check", "serve")
 
 
+class Version(argparse.Action):
+    """Prints versions and ends, as argparse's own "version" does; they are looked up only then, and not wrapped into lines."""
+
+    def __call__(self, parser, *_):
+        from datago.versions import line
+
+        print(line())
+        parser.exit()
+
+
 def main(arguments=None):
     """Runs the command that `arguments` (default: those of the process) name; the exit status."""
     parser = argparse.ArgumentParser(prog="datago", description="datago's tools")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the versions of datago and of what it works with")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for name in COMMANDS:
         module = importlib.import_module(f"datago.cli.{name}")

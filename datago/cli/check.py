@@ -1,5 +1,5 @@
-"""Validates a config, says what it means, lists its buckets and counts what it would read: a folder is listed, shards are named and
-counted by their shard_index, a database is asked. No image is read or decoded.
+"""Validates a config, says what it means, lists its buckets and counts what it would read: a folder is listed, shards are looked at
+(64 at most of those behind urls) and counted by their shard_index, a database is asked. No image is read or decoded.
 
 What is printed holds no key, token or query of a url. The exit status is 1, after one line on stderr, where the config is wrong or its
 source is not there.
@@ -8,11 +8,14 @@ source is not there.
 import copy
 import json
 import os
+import sys
 
 from datago.cli.given import load
 from datago.cli.progress import progress
+from datago.errors import printable
 
 SUMMARY = "validate a config, say what it means, count what it would read"
+NAMED = 10  # folders that cannot be listed
 
 
 def add_arguments(parser):
@@ -48,7 +51,7 @@ def run(options):
 
 def _delivers(counts, limit):
     """Good samples that a pass gives if nothing fails; None: not known."""
-    from datago.config import MOST
+    from datago.checks import MOST
 
     count = counts["samples"]
     return min(count, limit) if count is not None else limit if limit < MOST and counts.get("shards") != 0 else None
@@ -59,7 +62,7 @@ def _delivers(counts, limit):
 
 def meaning(config):
     """What a checked config asks for: a list of sentences."""
-    from datago.config import MOST
+    from datago.checks import MOST
 
     image, seed = config.image_config, config.seed
     lines = [_SOURCES[config.source_type](config.source_config)]
@@ -98,15 +101,13 @@ def _of_shards(source):
 
 
 def _of_database(source):
+    from datago.filters import parameters
     from datago.sources.addresses import redact
-    from datago.sources.db import TEXTS, parameters
 
     url = source.api_url or os.environ.get("DATAROOM_API_URL", "") or "(DATAROOM_API_URL is not set)"
-    source = copy.copy(source)
-    source.streams = 1
-    filters = [f"{name}={value}" for name, value in parameters(source) if name in {*TEXTS.values(), "tags__empty", "duplicate_state"}]
+    wanted = [f"{name}={value}" for name, value in parameters(source)]
     images = "records with images" if source.require_images else "records without images"
-    return f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(filters) or 'all of them'}."
+    return f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(wanted) or 'all of them'}."
 
 
 _SOURCES = {"file": _of_folder, "webdataset": _of_shards, "db": _of_database}
@@ -150,24 +151,23 @@ def buckets(image):
 def _count_folder(config, shown, world_size, report):
     from datago import plan
     from datago._sample import Failure
-    from datago.errors import SourceValueError
     from datago.sources.tree import Tree
 
-    root, skipped = os.fspath(config.source_config.root_path), {}
-    images = unreadable = 0
-    for step in Tree(os.fsencode(root), skipped).walk():
-        if isinstance(step, Failure):
-            unreadable += 1
-        else:
-            images += len(step)
+    root, skipped, images = os.fspath(config.source_config.root_path), {}, 0
+    tree = Tree(os.fsencode(root), skipped)
+    for step in tree.walk():
+        images += 0 if isinstance(step, Failure) else len(step)
         report(f"images below {root}", images)
     if not images:
-        raise SourceValueError(f"root_path: no images below {root!r}")
+        raise tree.nothing()
+    for failure in tree.unread[:NAMED]:
+        print(f"warning: {printable(failure.name)}: {failure.text}", file=sys.stderr)
     shares = [len(plan.share(images, rank, world_size, world_size, config.uneven)) for rank in shown]
-    return {"samples": images, "unreadable folders": unreadable, "skipped": skipped}, [{"samples": count} for count in shares]
+    return {"samples": images, "unreadable folders": len(tree.unread), "skipped": skipped}, [{"samples": count} for count in shares]
 
 
 def _count_shards(config, shown, world_size, report):
+    from datago.cli.present import look
     from datago.environment import attempts
     from datago.sources import urls
     from datago.sources.part import Part
@@ -178,13 +178,15 @@ def _count_shards(config, shown, world_size, report):
     report("shards", 0)
     shards = urls.shard_urls(source.url, **options)
     counts = sample_counts(source.shard_index, shards, options) if source.shard_index else None
+    looked_at = look(shards, options)
     found = []
     for rank in shown:
         part = Part(_on_rank(config, rank, world_size), shards, counts)
         found.append({"shards": len(part.shards), "samples": part.count if part.target is None else part.target})
         if part.by_sample:
             found[-1]["shared"] = True
-    return {"shards": len(shards), "samples": None if counts is None else sum(counts)}, found
+    some = {"looked at": looked_at} if looked_at < len(shards) else {}
+    return {"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found
 
 
 def _count_records(config, shown, world_size, report):

@@ -31,6 +31,7 @@ def load(given, image_config=None):
     elif scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")):
         config = {"source_type": "webdataset", "source_config": {"url": given}}
     else:
+        os.stat(given)  # where nothing is there, or it may not be looked at, the system says so
         raise ValueError(f"{redact(given)}: neither a config (*.json), nor a folder, nor shards (*.tar, a url)")
     if image_config is not None and isinstance(config, dict):
         config["image_config"] = image_config

@@ -1,7 +1,7 @@
 """A local server of the db source's protocol; `datago.cli.serve` tells what it serves and how it is started.
 
-    walk.py ──► index.py ──► store.py ──► filters.py, api.py        media.py
-    files       records      tables       the API's port            the files' port: no database, the url says it all
+    walk.py ──► index.py ──► store.py ──► filters.py, api.py        the API's port
+    files       records      tables  └──► media.py                  the files' port
 
 Needs what the extra `datago[serve]` brings; nothing here is imported unless a server is started.
 """
@@ -21,19 +21,22 @@ import sys
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from datago.server import limits
 from datago.server.api import Api
 from datago.server.index import VERSION, describe
 from datago.server.media import Media, Signer
+from datago.server.secret import kept_secret
 from datago.server.store import Store
 from datago.server.walk import Report, walk
 
-KEEP_ALIVE = 75  # seconds; clients hold connections while they wait for their trainer
 BACKLOG = 2048  # connections that wait to be taken
 GRACE = 2  # seconds that answers under way get at the end
 
 
 def serve(options):
     """Indexes, serves, and returns the exit status once a signal has come. `options`: see `datago.cli.serve`."""
+    os.umask(0o077)  # the index has a secret in it, and so have the files that SQLite puts beside it
+    limits.Limited.most = limits.connections()
     root = os.path.abspath(options.folder)
     token = options.token or secrets.token_hex(20)
     try:
@@ -45,7 +48,7 @@ def serve(options):
             store = Store(options.database) if options.database else _default_store(root)
             stack.enter_context(contextlib.closing(store))
             count = _index(store, root, options.source, options.follow_links)
-            signer = Signer(token, options.url_ttl)
+            signer = Signer(store.secret, options.url_ttl)
             port = media.getsockname()[1]
             app = Api(store, signer, port, token, options.page_size_max, options.prefix_length).app
             ready = {
@@ -57,7 +60,7 @@ def serve(options):
             for listener in (api, media):
                 listener.listen(BACKLOG)
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_run([(app, api), (Media(root, signer, options.latency, options.follow_links), media)], ready))
+                runner.run(_run([(app, api), (Media(root, store, signer, options.latency), media)], ready))
     except (OSError, ValueError, SQLAlchemyError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1
@@ -74,7 +77,7 @@ def _index(store, root, source, follow_links):
     report = Report()
     written, kept, removed = store.sync(
         walk(root, report, follow_links),
-        lambda entry: entry.fingerprint(VERSION, source),
+        lambda entry: entry.fingerprint(source),
         lambda entry: describe(entry, root, source, report),
         report,
     )
@@ -93,8 +96,13 @@ def _default_store(root):
         with open(path, "ab"):
             return Store(f"sqlite:///{path}")
     except OSError as error:
-        print(f"serve: the index is in memory: {path}: {error.strerror}", file=sys.stderr)
-        return Store("")
+        print(f"serve: the index is in memory: {error}", file=sys.stderr)
+        store = Store("")
+    try:
+        store.secret = kept_secret(root)
+    except OSError as error:
+        print(f"serve: urls hold until the server ends: {error}", file=sys.stderr)
+    return store
 
 
 def _listener(host, port):
@@ -134,9 +142,8 @@ class _Server(uvicorn.Server):
 async def _run(sites, ready):
     """Serves each (application, socket) until SIGTERM or SIGINT."""
     config = functools.partial(
-        uvicorn.Config, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
-        access_log=False, log_level="warning", timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=GRACE,
-        backlog=BACKLOG,
+        uvicorn.Config, http=limits.Limited, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
+        access_log=False, log_level="error", timeout_keep_alive=limits.IDLE, timeout_graceful_shutdown=GRACE, backlog=BACKLOG,
     )  # fmt: skip
     servers = [_Server(config(app)) for app, _ in sites]
 

@@ -1,39 +1,50 @@
-"""The API: pages of images, random images, a count, one image. What is asked for is understood in `filters`."""
+"""The API: pages of images, random images, a count, one image, tags and datasets. What is asked for is understood in `filters`."""
 
 import hmac
 import math
+import re
 import secrets
 from urllib.parse import urlencode
 
 from sqlalchemy import func
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from starlette.routing import Route
 
-from datago.server import filters
-from datago.server.store import images
+from datago.server import filters, forms, lists
+from datago.server.tables import images
 
 DEFAULT_FIELDS = tuple(
     "id source image_direct_url date_created date_updated author image_hash width height short_edge pixel_count "
     "aspect_ratio aspect_ratio_fraction original_url tags attributes datasets".split()
 )
-EVERY_FIELD = DEFAULT_FIELDS + tuple(
-    "image thumbnail thumbnail_direct_url thumbnail_error coca_embedding latents duplicate_state related_images".split()
+EVERY_FIELD = tuple(
+    "id source image image_direct_url date_created date_updated author image_hash width height short_edge pixel_count aspect_ratio "
+    "aspect_ratio_fraction thumbnail thumbnail_direct_url thumbnail_error original_url tags coca_embedding latents attributes "
+    "duplicate_state related_images datasets".split()
 )
 # What a folder knows nothing of. The hash would be that of all pixels.
 ABSENT = {
     "author": None,
     "image_hash": None,
     "original_url": None,
-    "datasets": [],
     "thumbnail": None,
     "thumbnail_direct_url": None,
     "thumbnail_error": False,
     "related_images": {},
 }
 COLUMNS = {"image": "location", "image_direct_url": "location", "date_created": "date", "date_updated": "date"}
-TRUE, FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+SHAPE = {
+    "fields": forms.names,
+    "all_fields": forms.choice,
+    "include_fields": forms.names,
+    "exclude_fields": forms.names,
+    "return_latents": forms.names,
+}
+HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Api:
@@ -50,22 +61,34 @@ class Api:
 
     def __init__(self, store, signer, media_port, token, page_size_max=2000, prefix_length=None):
         self._store, self._signer, self._media_port = store, signer, media_port
-        self._token, self._page_size_max, self._prefix_length = token, page_size_max, prefix_length
-        api = [("images/", self._list), ("images/random/", self._random), ("images/count/", self._count)]
-        routes = [Route(f"/api/{path}", self._guarded(endpoint)) for path, endpoint in api]
+        self._token, self._prefix_length = token, prefix_length
+        self._page_size = min(100, page_size_max)
+        sized = {**SHAPE, "page_size": forms.whole(1, page_size_max)}
+        self._paged = {**sized, "cursor": forms.filled}
+        self._drawn = {**sized, "prefix_length": forms.whole(1, 64), "num_prefixes": forms.whole(1, 300)}
+        endpoints = [
+            ("images/", self._list),
+            ("images/random/", self._random),
+            ("images/count/", self._count),
+            ("images/{id}/", self._one),
+            ("tags/", self._tags),
+            ("tags/{id}/", self._tag),
+            ("datasets/", self._datasets),
+            ("datasets/{slug}/{version}/", self._dataset),
+        ]
         self.app = Starlette(
             routes=[
-                *routes,
-                Route("/api/images/{id}/", self._guarded(self._one)),
+                *(Route(f"/api/{path}", self._guarded(endpoint), methods=METHODS) for path, endpoint in endpoints),
                 Route("/_health/", lambda request: PlainTextResponse("OK")),
                 # The hosted service sends what it does not know to its web pages.
                 Route("/login/", lambda request: HTMLResponse("<!doctype html><title>Log in</title>")),
                 Route("/{path:path}", _to_login),
             ],
             exception_handlers={
-                filters.Invalid: lambda request, error: JSONResponse(error.body, 400),
+                forms.Invalid: lambda request, error: JSONResponse(error.body, 400),
                 HTTPException: lambda request, error: JSONResponse({"detail": error.detail}, error.status_code),
                 405: lambda request, error: JSONResponse({"detail": "This token is read-only"}, 403),
+                SQLAlchemyError: lambda request, error: JSONResponse({"detail": "The database did not answer in time."}, 503),
             },
         )
         self.app.router.redirect_slashes = False
@@ -73,11 +96,9 @@ class Api:
     def _guarded(self, endpoint):
         def guarded(request):
             self._authenticate(request.headers.get("authorization", "").split())
-            params = dict(request.query_params)
-            for name, value in params.items():
-                if "\0" in value:
-                    raise filters.Invalid({name: ["Null characters are not allowed."]})
-            return JSONResponse(endpoint(request, params))
+            if request.method not in ("GET", "HEAD"):
+                raise HTTPException(403, "This token is read-only")
+            return JSONResponse(endpoint(request, dict(request.query_params)))
 
         return guarded
 
@@ -92,51 +113,58 @@ class Api:
             raise HTTPException(403, "Invalid token.")
 
     def _list(self, request, params):
-        size = self._page_size(params)
-        fields = _fields(params)
+        shape = forms.read(params, self._paged)
         conditions = filters.conditions(params, self._store) + filters.partition(params)
-        if params.get("cursor"):
-            conditions.append(images.c.id > params["cursor"])
-        results = self._results(request, params, conditions, size, fields)
-        if not results:
-            return {"next": None, "results": []}
-        query = urlencode({**params, "cursor": results[-1]["id"]})
-        return {"next": str(request.url.replace(query=query)), "results": results}
+        if "cursor" in shape:
+            conditions.append(images.c.id > shape["cursor"])
+        results = self._results(request, shape, conditions)
+        return {"next": _link(request, results[-1]["id"]) if results else None, "results": results}
 
     def _random(self, request, params):
-        size, fields = self._page_size(params), _fields(params)
+        shape = forms.read(params, self._drawn)
         conditions = filters.conditions(params, self._store)
-        count = filters.integer(params, "num_prefixes", 1, 300, 100)
-        length = filters.integer(params, "prefix_length", 1, 64, None) or self._prefix_length
+        count = shape.get("num_prefixes", 100)
+        length = shape.get("prefix_length") or self._prefix_length
         if length is None:
             # The longest prefixes, up to the hosted service's 5, that find a page's worth among the images there are:
             # each finds one in 16**length.
-            length = min(5, max(1, int(math.log(max(1, self._store.count(conditions) * count / size), 16))))
+            found = self._store.count(conditions) * count / shape.get("page_size", self._page_size)
+            length = min(5, max(1, int(math.log(max(1, found), 16))))
         draws = {secrets.token_hex(32)[:length] for _ in range(count)}
         conditions.append(func.substr(images.c.draw, 1, length).in_(draws))
-        return {"next": None, "results": self._results(request, params, conditions, size, fields)}
+        return {"next": None, "results": self._results(request, shape, conditions)}
 
     def _count(self, request, params):
         return {"count": self._store.count(filters.conditions(params, self._store) + filters.partition(params))}
 
     def _one(self, request, params):
-        identity = request.path_params["id"]
-        results = self._results(request, params, [images.c.id == identity], 1, _fields(params))
+        identity, shape = request.path_params["id"], forms.read(params, SHAPE)
+        results = self._results(request, shape, [images.c.id == identity]) if "\0" not in identity else []
         if not results:
             raise HTTPException(404, f'OSImage with id "{identity}" does not exist')
         return results[0]
 
-    def _page_size(self, params):
-        return filters.integer(params, "page_size", 1, self._page_size_max, min(100, self._page_size_max))
+    def _tags(self, request, params):
+        return _page(request, lists.tags(self._store), params)
 
-    def _results(self, request, params, conditions, size, fields):
+    def _tag(self, request, params):
+        return _named("Tag", [tag for tag in lists.tags(self._store) if tag["id"] == request.path_params["id"]])
+
+    def _datasets(self, request, params):
+        slug = forms.read(params, {"slug": forms.text}).get("slug")
+        return _page(request, [one for one in lists.datasets(self._store) if slug in (None, one["slug"])], params)
+
+    def _dataset(self, request, params):
+        name = "{slug}/{version}".format(**request.path_params)
+        return _named("Dataset", [one for one in lists.datasets(self._store) if one["slug_version"] == name])
+
+    def _results(self, request, shape, conditions):
+        fields = _fields(shape)
         columns = dict.fromkeys(COLUMNS.get(field, field) for field in fields if field not in ABSENT)
-        wanted = {kind for kind in params.get("return_latents", "").split(",") if kind}
-        host = request.url.hostname or ""
-        base = f"{request.url.scheme}://{f'[{host}]' if ':' in host else host}:{self._media_port}"
+        wanted, base = set(shape.get("return_latents", ())), _base(request, self._media_port)
         return [
             {field: self._value(field, row, base, wanted) for field in fields}
-            for row in self._store.page(conditions, size, columns)
+            for row in self._store.page(conditions, shape.get("page_size", self._page_size), columns)
         ]
 
     def _value(self, field, row, base, wanted):
@@ -158,18 +186,41 @@ class Api:
 
 
 def _to_login(request):
-    return RedirectResponse(f"/login/?{urlencode({'next': request.url.path})}", 302)
+    return RedirectResponse(f"/login/?{urlencode({'next': request.scope['path']})}", 302)
 
 
-def _fields(params):
+def _page(request, items, params):
+    page = lists.page(items, params, lambda cursor: _link(request, cursor))
+    if page is None:
+        raise HTTPException(404, "Invalid cursor")
+    return page
+
+
+def _named(kind, found):
+    if not found:
+        raise HTTPException(404, f"No {kind} matches the given query.")
+    return found[0]
+
+
+def _base(request, port=None):
+    """Scheme, host and port of the url that a request was sent to; or with another port."""
+    match = HOST.fullmatch(request.headers.get("host", "{}:{}".format(*request.scope["server"])))
+    if not match:
+        raise HTTPException(400, "Invalid Host header.")
+    return f"{request.scope['scheme']}://{match[1]}{f':{port}' if port else match[2] or ''}"
+
+
+def _link(request, cursor):
+    """The url of a request with another cursor, all else kept."""
+    query = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    return f"{_base(request)}{request.scope['path']}?{urlencode([*query, ('cursor', cursor)])}"
+
+
+def _fields(shape):
     """The fields to show, in order; the id is always among them."""
-    named = {name: params.get(name, "").split(",") for name in ("fields", "include_fields", "exclude_fields")}
-    if params.get("fields"):
-        return list(dict.fromkeys(["id", *(field for field in named["fields"] if field in EVERY_FIELD)]))
-    choice = params.get("all_fields", "").lower()
-    if choice in TRUE:
+    if "fields" in shape:
+        return list(dict.fromkeys(["id", *(field for field in shape["fields"] if field in EVERY_FIELD)]))
+    if shape.get("all_fields"):
         return list(EVERY_FIELD)
-    if choice and choice not in FALSE:
-        raise filters.Invalid({"all_fields": ["Must be a valid boolean."]})
-    chosen = dict.fromkeys([*DEFAULT_FIELDS, *(field for field in named["include_fields"] if field in EVERY_FIELD)])
-    return [field for field in chosen if field == "id" or field not in named["exclude_fields"]]
+    chosen = dict.fromkeys([*DEFAULT_FIELDS, *(field for field in shape.get("include_fields", ()) if field in EVERY_FIELD)])
+    return [field for field in chosen if field == "id" or field not in shape.get("exclude_fields", ())]

@@ -1,97 +1,81 @@
-"""The database: one row an image with all that a page shows, and three tables beside it that filters look into.
+"""The database: `tables` filled from a folder, and asked."""
 
-Text is compared byte by byte (SQLite's default, PostgreSQL's collation "C"), so that ids sort as the protocol has it.
-Structured values are JSON in text columns: every database takes them, and pages hand them on.
-"""
-
+import contextlib
+import functools
+import hashlib
 import json
+import os
 import re
+import secrets
+import time
+from urllib.parse import quote, unquote_to_bytes
 
 import sqlalchemy as sql
-from sqlalchemy import Column, Float, Integer, Table, Text
+
+from datago.server.attributes import NULL, attribute_rows, type_of
+from datago.server.index import VERSION
+from datago.server.tables import CHILDREN, STRUCTURED, attributes, datasets, files, images, latents, meta, metadata, tags
 
 BATCH = 500  # rows written, or deleted, in one statement: below every database's limit on parameters
-
-metadata = sql.MetaData()
-Word = Text().with_variant(Text(collation="C"), "postgresql")
-
-
-def _table(name, *columns):
-    return Table(f"datago_{name}", metadata, *columns)
-
-
-def _of_image(name, key, *columns):
-    image = Column("image_id", Word, primary_key=True)
-    return _table(name, image, Column(key, Word, primary_key=True), *columns)
-
-
-images = _table(
-    "images",
-    Column("id", Word, primary_key=True),
-    Column("location", Word, nullable=False),  # path and query of its url
-    Column("fingerprint", Text, nullable=False),
-    Column("partition", Integer, nullable=False),
-    Column("draw", Word, nullable=False),  # hexadecimal digits that images/random/ draws by
-    Column("source", Word, nullable=False),
-    Column("width", Integer),
-    Column("height", Integer),
-    Column("short_edge", Integer),
-    Column("pixel_count", sql.BigInteger),
-    Column("aspect_ratio", Float),
-    Column("aspect_ratio_fraction", Word),
-    Column("duplicate_state", Integer),
-    Column("date", Word, nullable=False),
-    Column("coca_embedding", Text),
-    Column("tags", Text),
-    Column("attributes", Text),
-    Column("latents", Text),
-)
-STRUCTURED = ("coca_embedding", "tags", "attributes", "latents")
-tags = _of_image("tags", "tag")
-latents = _of_image("latents", "latent_type")
-# One row an attribute, or an element of a list. Type is that of TYPES; words is the text as match comparators want it.
-attributes = _of_image(
-    "attributes",
-    "name",
-    Column("element", Integer, primary_key=True),
-    Column("type", Integer, nullable=False),
-    Column("number", Float),
-    Column("text", Word),
-    Column("words", Word),
-)
-CHILDREN = (tags, latents, attributes)
-TYPES = ("boolean", "long", "double", "text")
+THREADS = 40  # that ask at once: those that starlette answers with
+SECONDS = 55  # that a statement may take for an answer: as long as the hosted service's searches
+KEPT = 2**16  # answers about files: who trains comes for each of them again
+STEPS = 2**16  # of SQLite's machine, between two looks at the clock
 
 
 class Store:
-    """The index of one folder.
+    """The index of one folder. On disk it is its owner's alone to read, as it holds the secret that urls are signed with.
 
     Args:
         url: sqlite:///path, postgresql://…; "" and sqlite:// are SQLite in memory.
 
     Attributes:
-        tags, latent_types: the names in use, as sets.
-        attribute_types: name to one of TYPES.
+        tags, datasets: the names in use, each with the number of its images.
+        latent_types: the names in use.
+        attribute_types: name to one of `attributes.TYPES`.
+        secret: bytes to sign urls with, that nobody else knows; the same for as long as the index is.
+
+    Raises:
+        OSError: the index is somebody else's.
     """
 
     def __init__(self, url):
         url = sql.make_url(re.sub("^postgres(ql)?://", "postgresql+psycopg://", url or "sqlite://"))
-        options = {}
-        if url.get_backend_name() == "sqlite":
+        self._is_sqlite = url.get_backend_name() == "sqlite"
+        options = {"pool_size": THREADS + 1, "hide_parameters": True}
+        in_memory = self._is_sqlite and url.database in (None, "", ":memory:")
+        if self._is_sqlite:
             options["connect_args"] = {"timeout": 60}  # for another server's index to be made
-        in_memory = url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
         if in_memory:
             # A memory that connections of all threads share; it is there as long as one of them is.
             url = sql.make_url("sqlite:///file:datago?mode=memory&cache=shared&uri=true")
-            options = {"poolclass": sql.QueuePool, "connect_args": {"check_same_thread": False}}
+            options |= {"poolclass": sql.QueuePool, "connect_args": {"check_same_thread": False}}
         self.engine = sql.create_engine(url, **options)
         self._keeper = self.engine.connect() if in_memory else None
-        metadata.create_all(self.engine)
+        self.file = functools.lru_cache(KEPT)(self._file)
+        was_open = self._is_sqlite and self._close_to_others()
+        with self.engine.begin() as connection:
+            self.secret = bytes.fromhex(_prepare(connection, was_open))
 
     def close(self):
         if self._keeper:
             self._keeper.close()
         self.engine.dispose()
+
+    def _close_to_others(self):
+        """Takes all rights to the index's files from others, and says whether they had any."""
+        with self.engine.connect() as connection:
+            path = connection.exec_driver_sql("PRAGMA database_list").first()[2]
+        was_open = False
+        for name in [path + end for end in ("", "-journal", "-wal", "-shm")] if path else []:
+            with contextlib.suppress(FileNotFoundError):
+                state = os.stat(name)
+                if state.st_uid != os.geteuid():
+                    raise PermissionError(f"the index {name} is another user's")
+                if state.st_mode & 0o077:
+                    os.chmod(name, 0o600)
+                    was_open = True
+        return was_open
 
     def sync(self, entries, fingerprint, describe, report):
         """Makes the index say what `entries` do, in one transaction; unchanged images are not described again.
@@ -143,28 +127,71 @@ class Store:
 
     def _load_names(self):
         with self.engine.connect() as connection:
-            self.tags = set(connection.scalars(sql.select(tags.c.tag).distinct()))
+            for name, column in (("tags", tags.c.tag), ("datasets", datasets.c.dataset)):
+                query = sql.select(column, sql.func.count()).group_by(column)
+                setattr(self, name, {row[0]: row[1] for row in connection.execute(query)})
             self.latent_types = set(connection.scalars(sql.select(latents.c.latent_type).distinct()))
-            column = attributes.c
-            query = sql.select(column.name, sql.func.min(column.type), sql.func.max(column.type)).group_by(column.name)
-            # numbers that are not all whole are doubles; other mixtures are text
-            self.attribute_types = {
-                name: TYPES[most if least == most or (least, most) == (1, 2) else 3]
-                for name, least, most in connection.execute(query)
-            }
+            kind = sql.case((attributes.c.type < NULL, attributes.c.type))
+            query = sql.select(attributes.c.name, sql.func.min(kind), sql.func.max(kind)).group_by(attributes.c.name)
+            self.attribute_types = {name: type_of(least, most) for name, least, most in connection.execute(query)}
+
+    @contextlib.contextmanager
+    def _asking(self):
+        """A connection on which no statement takes longer than SECONDS; a longer one raises sqlalchemy's OperationalError."""
+        with self.engine.connect() as connection:
+            if not self._is_sqlite:
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {SECONDS * 1000}")
+                yield connection
+                return
+            raw, end = connection.connection.driver_connection, time.monotonic() + SECONDS
+            raw.set_progress_handler(lambda: time.monotonic() > end, STEPS)
+            try:
+                yield connection
+            finally:
+                raw.set_progress_handler(None, 0)
 
     def page(self, conditions, size, columns):
         """The first `size` images by id that meet `conditions`, as dicts of `columns` (names), decoded."""
         query = sql.select(*(images.c[name] for name in columns)).where(*conditions).order_by(images.c.id).limit(size)
-        with self.engine.connect() as connection:
-            rows = connection.execute(query).mappings().all()
+        with self._asking() as connection:
+            rows = connection.execute(query, execution_options=UNLIKE).mappings().all()
         return [
             {name: json.loads(value) if name in STRUCTURED else value for name, value in row.items()} for row in rows
         ]
 
     def count(self, conditions):
-        with self.engine.connect() as connection:
-            return connection.scalar(sql.select(sql.func.count()).select_from(images).where(*conditions))
+        query = sql.select(sql.func.count()).select_from(images).where(*conditions)
+        with self._asking() as connection:
+            return connection.scalar(query, execution_options=UNLIKE)
+
+    def _file(self, reference):
+        """Where the file with this reference is, as `places` has it, and its stamp if that matters; None if none is listed."""
+        with self._asking() as connection:
+            row = connection.execute(FILE, {"digest": _digest(reference)}).first()
+        return row and (os.fsdecode(unquote_to_bytes(row.place)), row.stamp and int(row.stamp))
+
+
+UNLIKE = {"compiled_cache": None}  # statements of requests are large, and no two are alike: keeping them fills the memory
+FILE = sql.select(files.c.place, files.c.stamp).where(files.c.digest == sql.bindparam("digest")).limit(1)
+
+
+def _prepare(connection, is_known):
+    """Makes the tables, anew if they are of another version, and returns the secret; a new one if others may know the old."""
+    meta.create(connection, checkfirst=True)
+    known = {row.name: row.value for row in connection.execute(sql.select(meta))}
+    if known.get("version") != str(VERSION):
+        metadata.drop_all(connection)
+        known = {}
+    metadata.create_all(connection)
+    if not known or is_known:
+        known = {"version": str(VERSION), "secret": secrets.token_hex(32)}
+        connection.execute(sql.delete(meta))
+        connection.execute(sql.insert(meta), [{"name": name, "value": value} for name, value in known.items()])
+    return known["secret"]
+
+
+def _digest(reference):
+    return hashlib.sha256(reference.encode("ascii")).hexdigest()
 
 
 def _write(connection, obsolete, pending):
@@ -174,17 +201,20 @@ def _write(connection, obsolete, pending):
             connection.execute(sql.delete(column.table).where(column.in_(ids)))
     children = {child: [] for child in CHILDREN}
     for identity, record in pending.items():
-        children[tags] += [{"image_id": identity, "tag": tag} for tag in record["tags"]]
-        children[latents] += [
-            {"image_id": identity, "latent_type": latent["latent_type"]} for latent in record["latents"]
-        ]
+        of_image = {"image_id": identity}
+        children[tags] += [{**of_image, "tag": tag} for tag in record["tags"]]
+        children[datasets] += [{**of_image, "dataset": dataset} for dataset in record["datasets"]]
+        children[latents] += [{**of_image, "latent_type": latent["latent_type"]} for latent in record["latents"]]
         for name, value in record["attributes"].items():
-            children[attributes] += [{"image_id": identity, "name": name, **row} for row in _attribute_rows(value)]
+            children[attributes] += [{**of_image, "name": name, **row} for row in attribute_rows(value)]
+        for part in record.pop("files"):
+            place, stamp = quote(os.fsencode(part.place)), None if part.member is None else str(part.stamp)
+            children[files].append({**of_image, "digest": _digest(part.reference), "place": place, "stamp": stamp})
     if pending:
-        rows = [{**record, **{name: json.dumps(record[name]) for name in STRUCTURED}} for record in pending.values()]
-        connection.execute(sql.insert(images), rows)
-    for child, rows in children.items():
-        for some in _batches(rows):
+        records = [{**record, **{name: json.dumps(record[name]) for name in STRUCTURED}} for record in pending.values()]
+        connection.execute(sql.insert(images), records)
+    for child, found in children.items():
+        for some in _batches(found):
             connection.execute(sql.insert(child), some)
     obsolete.clear()
     pending.clear()
@@ -192,20 +222,3 @@ def _write(connection, obsolete, pending):
 
 def _batches(items):
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
-
-
-def _attribute_rows(value):
-    """One row for a value, one for each element of a list; none for null, which counts as absent."""
-    for element, item in enumerate(value if isinstance(value, list) else [value]):
-        if item is None:
-            continue
-        kinds = (bool, int, float)
-        kind = next((number for number, kind in enumerate(kinds) if isinstance(item, kind)), len(kinds))
-        text = item if isinstance(item, str) else json.dumps(item)
-        number = float(item) if kind < len(kinds) and abs(item) < 1e300 else None
-        yield {"element": element, "type": kind, "number": number, "text": text, "words": words(text)}
-
-
-def words(text):
-    """`text` in lower case, its words with one space before and after each."""
-    return " ".join(["", *re.findall(r"\w+", text.lower()), ""])

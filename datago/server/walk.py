@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from datago._folder import IMAGES
 from datago.errors import printable
+from datago.server.places import open_place, place_of
 
 
 class Report:
@@ -37,6 +38,7 @@ class Part:
     Attributes:
         name: base name.
         path: of the file or shard, below the root; undecodable bytes are surrogates.
+        place: where that is, as `places` has it: the path, unless it is a link.
         stamp: when that was changed, in ns.
         member: its name in the shard; None for a file.
         offset, size: where its bytes are.
@@ -44,6 +46,7 @@ class Part:
 
     name: str
     path: str
+    place: str
     stamp: int
     member: str | None
     offset: int
@@ -63,7 +66,7 @@ class Part:
 
     def read(self, root, most=None):
         """Its bytes, or the first `most` of them."""
-        with open(os.path.join(root, self.path), "rb") as file:
+        with open(open_place(root, self.place)[0], "rb") as file:
             file.seek(self.offset)
             return file.read(self.size if most is None else min(most, self.size))
 
@@ -82,17 +85,12 @@ class Entry:
     image: Part
     sidecars: dict[str, Part]
 
-    def fingerprint(self, *circumstances):
-        """Changes when one of the files does, or one comes or goes, or `circumstances` change."""
+    def fingerprint(self, source):
+        """Changes when one of the files does, or one comes or goes, or the `source` of images that name none changes."""
         parts = [("", self.image), *sorted(self.sidecars.items())]
-        files = [(field, part.path, part.stamp, part.offset, part.size) for field, part in parts]
-        text = repr([circumstances, self.key, files])
+        files = [(field, part.path, part.place, part.stamp, part.offset, part.size) for field, part in parts]
+        text = repr([source, self.key, files])
         return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
-
-
-def leads_out(root, path):
-    """Whether a link takes `path`, which is below the folder `root`, to a place outside it."""
-    return not os.path.realpath(os.path.join(root, path)).startswith(os.path.join(os.path.realpath(root), ""))
 
 
 def walk(root, report, follow_links=False):
@@ -100,7 +98,7 @@ def walk(root, report, follow_links=False):
 
     Args:
         report: a Report.
-        follow_links: a link to a file outside the folder is that file; else it is passed over.
+        follow_links: a link to a file outside the folder, or to what is hidden in it, is that file; else it is passed over.
 
     Raises:
         OSError: `root` cannot be listed. What cannot be read further down is counted in `report`.
@@ -124,43 +122,52 @@ def walk(root, report, follow_links=False):
 
 
 def _file(root, path, report, follow_links):
-    name, whole = path.rpartition("/")[2], os.path.join(root, path)
+    name, place = path.rpartition("/")[2], path
     if name.startswith("."):
         report.add("hidden", path)
         return None
-    if os.path.islink(whole) and not follow_links and leads_out(root, path):
-        report.add("link out of the folder (see --follow-links)", path)
-        return None
     try:
-        state = os.stat(whole)
+        if os.path.islink(os.path.join(root, path)):
+            place = place_of(root, path)
+            if not follow_links and os.path.isabs(place):
+                report.add("link out of the folder (see --follow-links)", path)
+                return None
+            if not follow_links and any(piece.startswith(".") for piece in place.split("/")):
+                report.add("link to what is hidden (see --follow-links)", path)
+                return None
+        state = os.lstat(os.path.join(root, place))
     except OSError as error:
         report.add(f"file cannot be read: {error.strerror}", path)
         return None
     if not stat.S_ISREG(state.st_mode):
         report.add("not a file", path)
         return None
-    return Part(name, path, state.st_mtime_ns, None, 0, state.st_size)
+    return Part(name, path, place, state.st_mtime_ns, None, 0, state.st_size)
 
 
 def _shard(root, shard, report):
     """Entries of a tar file. Names below a folder belong together there as on disk."""
     folders = defaultdict(dict)
     try:
-        with tarfile.open(os.path.join(root, shard.path), "r:", encoding="utf-8", errors="surrogateescape") as archive:
+        with (
+            open(open_place(root, shard.place)[0], "rb") as file,
+            tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as archive,
+        ):
             for member in archive:
                 pieces = [piece for piece in member.name.split("/") if piece not in ("", ".")]
-                if not member.isreg() or member.issparse():
+                if not pieces or not member.isreg() or member.issparse():
                     continue
                 if any(piece.startswith(".") or piece in ("__MACOSX", "__meta__") for piece in pieces):
                     report.add("hidden", f"{shard.path}/{member.name}")
-                elif member.offset_data + member.size > shard.size:
+                elif not 0 <= member.size <= shard.size - member.offset_data:
                     report.add("shard is cut short", shard.path)
                 else:
                     place = "".join(f"{piece}/" for piece in [shard.path[: -len(".tar")], *pieces[:-1]])
-                    part = Part(pieces[-1], shard.path, shard.stamp, member.name, member.offset_data, member.size)
+                    where = (member.name, member.offset_data, member.size)
+                    part = Part(pieces[-1], shard.path, shard.place, shard.stamp, *where)
                     folders[place][part.name] = part
                 archive.members.clear()  # else it keeps them all
-    except (OSError, tarfile.TarError, ValueError) as error:
+    except Exception as error:  # tarfile raises much over a broken file: RecursionError, OverflowError
         report.add(f"shard cannot be read: {error}", shard.path)
     for place, parts in folders.items():
         yield from _group(place, list(parts.values()), report)

@@ -10,7 +10,7 @@ PORTS = {"http": 80, "https": 443}
 
 def scheme_of(url):
     """The scheme in lower case; empty for a local path."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):/", url, re.I)
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):/", url, re.I | re.A)
     return (found[1] or found[2]).lower() if found else ""
 
 
@@ -37,10 +37,12 @@ class Url(NamedTuple):
 
     @classmethod
     def parse(cls, text):
+        """Raises SourceValueError, and nothing else, whatever the text."""
+        # ASCII: elsewhere there are other digits, and letters that Unicode takes for an "s" or a "k" of another case.
         found = re.fullmatch(
             r"(https?)://(?:([^/?#\\]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#\\@:\[\]\s\x00-\x1f]+)(?::(\d{0,5}))?([/?][^#]*)?(#.*)?",
             text,
-            re.I | re.S,
+            re.I | re.S | re.A,
         )
         scheme = found and found[1].lower()
         port = found and int(found[4] or PORTS[scheme])
@@ -48,11 +50,16 @@ class Url(NamedTuple):
             raise SourceValueError(f"not an http url: {bare(text)}")
         try:
             host = found[3].strip("[]").lower().encode("idna").decode()
-        except UnicodeError:
-            raise SourceValueError(f"not a host name: {bare(text)}") from None
-        rest = found[5] or "/"
+            host.encode("idna")  # there are letters that become dots
+            rest = (found[5] or "/").encode("utf-8", "surrogateescape")
+            (found[2] or "").encode("utf-8", "surrogateescape")
+        except UnicodeError:  # the name, or half of a surrogate pair
+            raise SourceValueError(f"not a host name, or not text: {bare(text)}") from None
+        # What the rules of international names make of a letter may be a delimiter.
+        if not re.fullmatch(r"[!-~]{1,253}", host) or ":" not in found[3] and re.search(r"[/?#\\@:\[\]]", host):
+            raise SourceValueError(f"not a host name: {bare(text)}")
         # Only what cannot stand in a request line is escaped: blanks, control characters, bytes beyond ASCII.
-        target = re.sub(rb"[^!-~]", lambda byte: b"%%%02X" % byte[0][0], rest.encode("utf-8", "surrogateescape")).decode()
+        target = re.sub(rb"[^!-~]", lambda byte: b"%%%02X" % byte[0][0], rest).decode()
         return cls(scheme, found[2] or "", host, port, target if target[0] == "/" else f"/{target}")
 
     @property

@@ -5,15 +5,36 @@ import json
 import random
 import re
 import time
-from urllib.parse import urlsplit
+import zlib
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import urlencode
 
-from datago._fetch import redacted
-from datago.errors import SourceOSError, SourceValueError
+from datago.errors import SourceOSError, SourceValueError, printable
+from datago.sources.addresses import Url, bare
+from datago.sources.http import HttpObject, same_place
+from datago.sources.json_text import parse_json
+from datago.sources.waiting import Fault, Stopped
 from datago.threads import Flag
 
-CONNECT_TIMEOUT = 10  # seconds
 FIRST_WAIT, LONGEST_WAIT = 0.2, 20  # seconds before a retry; they double in between
 LONGEST_RETRY_AFTER = 120  # seconds; who asks for more is not asked again
+BLOCK = 1 << 14  # bytes that are received, and that they are inflated to, at a time
+LONGEST_REFUSAL = 1 << 16  # bytes of an answer that is none
+LONG_LINE = 4000  # bytes of a request line that every server takes; common limits are 4094 (gunicorn) and 8192
+
+
+class TooLong(Exception):
+    """More came than may."""
+
+
+class Answer(NamedTuple):
+    """What came, wherever redirects led to."""
+
+    status: int
+    headers: dict
+    body: bytearray
+    url: str
 
 
 class Api:
@@ -23,131 +44,191 @@ class Api:
         key: sent as `Authorization: Token <key>`, to this host alone.
         timeout: seconds of silence after which a request is given up.
         attempts: how often a page is asked for in all, if the network fails or the answer is 408, 429 or 5xx.
+        most: bytes that an answer may have, inflated.
 
     Raises:
-        SourceValueError: the url or the key cannot be used.
+        SourceValueError: the url, the key or the user agent cannot be used.
     """
 
-    def __init__(self, base, key, user_agent, timeout, attempts):
-        import requests
-
+    def __init__(self, base, key, user_agent, timeout, attempts, most):
         key = key.strip()
         try:
-            usable = urlsplit(base).scheme in ("http", "https") and urlsplit(base).hostname
+            self._place = Url.parse(base)
+            usable = not re.search("[?#]", base)
         except ValueError:
             usable = False
         if not usable:
-            raise SourceValueError(f"api_url (or DATAROOM_API_URL): got {redacted(base)!r}, wanted a http or https url")
+            raise SourceValueError(f"api_url (or DATAROOM_API_URL): got {bare(base)!r}, wanted a http or https url without query")
         if not re.fullmatch(r"[!-~]+", key):
             raise SourceValueError("api_key (or DATAROOM_API_KEY): wanted one word of ASCII letters and signs")
+        if not re.fullmatch(r"[ -~]*", user_agent):
+            raise SourceValueError("user_agent: control characters, or others than ASCII")
         self.base = base if base.endswith("/") else base + "/"
-        self.where = redacted(self.base)
-        self._key, self._timeout, self._attempts = key, timeout, attempts
-        self._requests, self._stopped = requests, Flag()
-        self._session = requests.Session()
-        self._session.max_redirects = 10
-        self._session.headers["User-Agent"] = user_agent
+        self.where = bare(self.base)
+        self._key, self._user_agent, self._timeout, self._attempts, self._most = key, user_agent, timeout, attempts, most
+        self._stopped = Flag()
 
     def __repr__(self):
         return f"<Api {self.where}>"
 
     def stop(self):
-        """From any thread. A request that is under way goes on, but nothing comes of it."""
+        """From any thread. A request that is under way ends within a tenth of a second."""
         self._stopped.set()
-
-    def close(self):
-        """No more requests; their connections are closed."""
-        self._session.close()
 
     @property
     def stopped(self):
         return self._stopped.is_set()
 
-    def get(self, url, params, what):
+    def is_ours(self, url):
+        """Whether the key may be sent there. Raises ValueError for what is no url."""
+        return same_place(self._place, Url.parse(url))
+
+    def get(self, url, params, what, attempts=None):
         """The JSON that a GET gives, and the url it came from; None once stopped.
 
         Raises:
             SourceOSError: no answer after all attempts, or a refusal.
-            SourceValueError: a refusal because of what was asked for (400), or no JSON.
+            SourceValueError: a refusal because of what was asked for (400), an answer that is too long, or no JSON.
         """
-        for attempt in range(1, self._attempts + 1):
-            least, fatal = 0, None
+        url = f"{url}?{urlencode(params)}" if params else url
+        attempts = attempts or self._attempts
+        for attempt in range(1, attempts + 1):
+            least, fatal, problem = 0, None, None
             try:
-                answer = self._session.get(
-                    url, params=params, auth=self._sign, timeout=(CONNECT_TIMEOUT, self._timeout)
-                )
-            except self._requests.exceptions.RequestException as error:
-                problem = self._hide(_words(error))
-                if not isinstance(error, self._passing()):
-                    fatal = SourceValueError
+                answer = self._ask(url, what)
+            except Stopped:
+                return None
+            except Fault as fault:
+                problem, fatal = f"{self._shown(str(fault))}{_length(url)}", None if fault.retry else SourceOSError
             else:
-                if answer.status_code == 200:
+                if answer.status == 200:
                     try:
                         return self._content(answer, url, what)
                     except SourceValueError:
                         # Without a length, an answer that was cut looks like this.
-                        if attempt == self._attempts or {"Content-Length", "Transfer-Encoding"} & set(answer.headers):
+                        if attempt == attempts or {"content-length", "transfer-encoding"} & set(answer.headers):
                             raise
-                problem, least = f"HTTP {answer.status_code}{self._detail(answer)}", _retry_after(answer)
-                passing = answer.status_code in (200, 408, 429) or answer.status_code >= 500
+                said = self._detail(answer)
+                problem, least = f"HTTP {answer.status}{said}", _retry_after(answer.headers.get("retry-after", ""))
+                if answer.status in (414, 431) or answer.status == 400 and not said:
+                    problem += _length(url)
+                passing = answer.status in (200, 408, 429) or answer.status >= 500
                 if not passing or least > LONGEST_RETRY_AFTER:
-                    fatal = SourceValueError if answer.status_code == 400 else SourceOSError
+                    fatal = SourceValueError if answer.status in (400, 414, 431) else SourceOSError
             if fatal:
-                raise fatal(f"{what}: {problem}; from {redacted(url)}")
-            if attempt < self._attempts and not self.stopped:
+                raise fatal(f"{what}: {problem}; from {bare(url)}")
+            if attempt < attempts and not self.stopped:
                 wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.5, 1)
                 self._stopped.wait(max(wait, least))
             if self.stopped:
                 return None
-        raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempt}); from {redacted(url)}")
+        raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempts}); from {bare(url)}")
 
-    def _sign(self, request):
-        # As `auth`, so that no .netrc overrides it; requests drops it where a redirect leads to another host.
-        request.headers["Authorization"] = f"Token {self._key}"
-        return request
-
-    def _passing(self):
-        errors = self._requests.exceptions
-        return errors.ConnectionError, errors.Timeout, errors.ChunkedEncodingError, errors.ContentDecodingError
+    def _ask(self, url, what):
+        """One attempt. Raises Fault, Stopped, SourceValueError."""
+        try:
+            request = HttpObject(url, self._key, self._user_agent, self._stopped.is_set, self._timeout, "Token")
+        except ValueError as error:
+            raise SourceValueError(f"{what}: {self._shown(str(error))}") from None
+        place, response = request.follow({"Accept-Encoding": "gzip, deflate"})
+        user = f"{place.user}@" if place.user else ""
+        try:
+            body, most = bytearray(), self._most if response.status == 200 else LONGEST_REFUSAL
+            for block in _limited(_inflated(_limited(_blocks(response), most), response), most):
+                body += block
+        except TooLong:
+            if response.status == 200:
+                raise SourceValueError(f"{what}: more than {most} bytes, too many for what was asked; from {bare(url)}") from None
+        except Fault:
+            if response.status == 200:
+                raise  # of a refusal what came is enough
+        finally:
+            response.close()
+        return Answer(response.status, response.headers, body, f"{place.scheme}://{user}{place.place}{place.target}")
 
     def _content(self, answer, url, what):
-        if urlsplit(url).scheme == "https" and urlsplit(answer.url).scheme != "https":
-            raise SourceValueError(f"{what}: redirected from https to {redacted(answer.url)}")
         try:
-            return json.loads(answer.content), answer.url
-        except (ValueError, RecursionError):
-            kind = answer.headers.get("Content-Type", "no content type")
-            moved = f", redirected to {redacted(answer.url)}" if answer.history else ""
+            return parse_json(answer.body), answer.url
+        except ValueError as error:
+            kind = self._shown(answer.headers.get("content-type", "no content type")[:100])
+            moved = f", redirected to {bare(answer.url)}" if bare(answer.url) != str(Url.parse(url)) else ""
             raise SourceValueError(
-                f"{what}: the answer is not JSON but {len(answer.content)} bytes ({kind}){moved}: is api_url right? "
-                f"From {redacted(url)}"
+                f"{what}: the answer is not JSON but {len(answer.body)} bytes ({kind}){moved}: is api_url right? "
+                f"{self._shown(str(error)[:100])}; from {bare(url)}"
             ) from None
 
     def _detail(self, answer):
-        """What the server says about a refusal, on one line, if it says it in JSON."""
+        """What the server says about a refusal, on one line: {"detail": text}, a list of texts, or such lists of parameters."""
         try:
-            said = json.loads(answer.content)
-        except (ValueError, RecursionError):
+            said = parse_json(answer.body)
+        except ValueError:
             return ""
         said = said["detail"] if isinstance(said, dict) and "detail" in said else said
-        return ": " + self._hide(json.dumps(said, ensure_ascii=False)[:200])
+        texts = [said] if isinstance(said, str) else said.values() if isinstance(said, dict) else said
+        texts = [one for text in texts for one in (text if isinstance(text, list) else [text])] if isinstance(texts, Iterable) else [None]
+        if not all(isinstance(text, str) for text in texts):
+            return ""
+        return ": " + self._shown(json.dumps(said, ensure_ascii=False)[:200])
 
-    def _hide(self, text):
-        return text.replace(self._key, "…")
-
-
-def _words(error):
-    """What the operating system or the HTTP library said in the first place. What requests says has the whole url."""
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__
-    text = getattr(error, "strerror", None) or str(error)
-    return text if text and "url" not in text.lower() and "://" not in text else type(error).__name__
+    def _shown(self, text):
+        """What others say, without the key, and without users and queries of urls that it may name."""
+        text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text.replace(self._key, "…"))
+        return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
 
 
-def _retry_after(answer):
+def _blocks(response):
+    """The body as it comes. Raises Fault where it is cut."""
+    block = memoryview(bytearray(BLOCK))
+    while count := response.readinto(block):
+        yield bytes(block[:count])
+
+
+def _limited(blocks, most):
+    for block in blocks:
+        most -= len(block)
+        if most < 0:
+            raise TooLong
+        yield block
+
+
+def _inflated(blocks, response):
+    """The blocks without their content coding, none longer than BLOCK. Raises Fault where they are damaged or end early."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        yield from blocks
+        return
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise Fault(f"content coding {printable(coding[:40])!r}, asked for was gzip or deflate", retry=False)
+    machine = None
+    for block in blocks:
+        while block and (machine is None or not machine.eof or block[:1] == b"\x1f"):  # else it is padding behind the end
+            if machine is None or machine.eof:
+                # deflate is a zlib stream by the standard, without head and tail by some servers
+                machine = zlib.decompressobj(31 if "gzip" in coding else 15 if block[0] & 15 == 8 else -15)
+            try:
+                yield machine.decompress(block, BLOCK)
+            except zlib.error:
+                raise Fault(f"damaged {coding} body") from None
+            block = machine.unconsumed_tail or machine.unused_data
+    if machine is not None and not machine.eof:
+        yield machine.flush()  # what a call held back for its length; there is no input left
+    if machine is not None and not machine.eof:
+        raise Fault(f"the {coding} body ended early")
+
+
+def _length(url):
+    """The length of a request line that some servers would not take, and what makes it long."""
+    if len(url) < LONG_LINE:
+        return ""
+    part = max(url.partition("?")[2].split("&"), key=len)
+    name = printable(part.partition("=")[0][:40])
+    return f" (the request line has {len(url)} bytes, {len(part)} of them for {name}: the server may not take as many)"
+
+
+def _retry_after(value):
     """Seconds to wait as the header says, 0 without it."""
-    value = answer.headers.get("Retry-After", "").strip()
-    if value.isascii() and value.isdigit():
+    value = value.strip()
+    if re.fullmatch("[0-9]{1,9}", value):
         return int(value)
     try:
         return max(0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())

@@ -40,12 +40,12 @@ class Cache:
 
     def through(self, url, source):
         """`source`, or the kept copy of what it would give."""
-        return CachedObject(self, hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest(), source)
+        return CachedObject(self, _key(url), source)
 
     def discard(self, url):
         """Forgets an object that turned out to be no good."""
         with contextlib.suppress(OSError):
-            os.unlink(self._path(hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest() + ".shard"))
+            os.unlink(self._path(_key(url) + ".shard"))
 
     def find(self, key):
         """An open FileObject, or None."""
@@ -211,6 +211,10 @@ class CachedObject:
         self._source.close()
         if self._writer:
             self._writer.abort()
+
+
+def _key(url):
+    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _lock(file):

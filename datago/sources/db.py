@@ -4,12 +4,12 @@ import logging
 import os
 from collections import deque
 
-from datago import environment
+from datago import environment, filters
 from datago._fetch import Fetcher
 from datago._sample import Failure
 from datago.errors import SourceValueError
 from datago.sources.api import Api
-from datago.sources.pages import Pages
+from datago.sources.pages import Pages, ask_count
 from datago.sources.records import BadRecord, Record, identity
 from datago.sources.window import Window
 
@@ -19,34 +19,21 @@ SPARE = 30  # seconds, besides its time-out, that each attempt at a page may tak
 PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
 NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
 
-# config key -> parameter, in the order in which they are sent
-TEXTS = {
-    "sources": "sources", "sources_ne": "sources__ne", "tags": "tags", "tags_all": "tags__all", "tags_ne": "tags__ne",
-    "tags_ne_all": "tags__ne_all", "has_attributes": "has_attributes", "lacks_attributes": "lacks_attributes",
-    "has_masks": "has_masks", "lacks_masks": "lacks_masks", "has_latents": "has_latents",
-    "lacks_latents": "lacks_latents",
-    "attributes": "attributes", "min_short_edge": "short_edge__gte", "max_short_edge": "short_edge__lte",
-    "min_pixel_count": "pixel_count__gte", "max_pixel_count": "pixel_count__lte",
-}  # fmt: skip
+ANSWER, ANSWER_RECORD = 1 << 26, 1 << 16  # bytes that a page may have, inflated, and more for each of its records
 
 
 def parameters(config):
     """The query of a walk: a list of (name, value), as dataroom's API has them."""
-    latents = config.return_latents or ",".join(filter(None, (config.has_latents, config.has_masks)))
-    state = config.duplicate_state
+    # What is asked for by has_masks comes along, whatever else is wanted.
+    latents = [*(config.return_latents or config.has_latents).split(","), *config.has_masks.split(",")]
+    latents = ",".join(dict.fromkeys(filter(None, latents)))
     fields = ["id", "source", "attributes", "tags"]
     fields += ["image_direct_url"] if config.require_images else []
     fields += ["latents"] if latents else []
     fields += ["coca_embedding"] if config.require_embeddings else []
-    fields += ["duplicate_state"] if state != -1 else []
-    params = [("fields", ",".join(fields)), ("page_size", config.page_size)]
-    params += [(name, getattr(config, key)) for key, name in TEXTS.items() if getattr(config, key)]
-    if config.tags_empty != "":
-        params.append(("tags__empty", str(config.tags_empty).lower()))
-    if latents:
-        params.append(("return_latents", latents))
-    if state == "none" or state > 0:
-        params.append(("duplicate_state", "None" if state == "none" else state))
+    fields += ["duplicate_state"] if config.duplicate_state != -1 else []
+    params = [("fields", ",".join(fields)), ("page_size", config.page_size), *filters.parameters(config)]
+    params += [("return_latents", latents)] if latents else []
     if config.streams > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
         params += [("partitions_count", config.streams), ("partition", config.stream)]
     return params
@@ -59,20 +46,13 @@ def open_api(config):
     for name, value in (("api_url", url), ("api_key", key)):
         if not value.strip():
             raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
-    return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts())
+    most = ANSWER + ANSWER_RECORD * config.page_size
+    return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts(), most)
 
 
 def count(config):
     """How many records the server counts for what a stream asks for, images of them or not."""
-    api = open_api(config)
-    wanted = [(name, value) for name, value in parameters(config) if name not in ("fields", "page_size", "return_latents")]
-    try:
-        answer, _ = api.get(f"{api.base}images/count/", wanted, "count")
-    finally:
-        api.close()
-    if not isinstance(answer, dict) or not isinstance(answer.get("count"), int):
-        raise SourceValueError(f"count: {api.where} gave no number")
-    return answer["count"]
+    return ask_count(open_api(config), parameters(config))
 
 
 class DbSource:
@@ -80,9 +60,9 @@ class DbSource:
 
     A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
     that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
-    before. An id that this page or the one before had is passed over and counted. Stream s of n reads the server's
-    partition s of n; how many it offers (48, say), it says itself when asked for more. With `random_sampling` ids
-    decide about streams, and there is no order that could be resumed.
+    before; so does a walk that ends with far fewer records than the server counts. An id that this page or the one before had
+    is passed over and counted. Stream s of n reads the server's partition s of n; how many it offers (48, say), it says itself when
+    asked for more. With `random_sampling` ids decide about streams, and there is no order that could be resumed.
     """
 
     work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn
@@ -244,6 +224,6 @@ def _ca_file():
     named = (os.environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"))
     if found := next(filter(None, named), None):
         return found
-    import requests
+    import certifi
 
-    return requests.certs.where()
+    return certifi.where()

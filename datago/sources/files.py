@@ -4,7 +4,6 @@ import logging
 import os
 
 from datago import plan
-from datago._folder import IMAGES
 from datago._sample import Failure
 from datago.errors import SourceValueError
 from datago.sources.tree import BATCH, Listing, Tree, checksum
@@ -26,7 +25,6 @@ class FileSource:
         self._config = config
         self._stopped, self._tree, self._listing = False, None, None
         self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
-        self._failures = []  # folders that the listing could not read
         self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
         for begin, end in config.resume["done"] if config.resume else ():
             config.progress.add(begin, end)
@@ -88,8 +86,8 @@ class FileSource:
     def _planned(self):
         if self._listing is None:
             self._list()
-        if self._failures:
-            yield self._failures
+        if self._tree.unread:
+            yield self._tree.unread
         own, base = self._numbers, self._tree.base
         # Where ranks are promised equal counts, what fails is replaced by what is read a second time.
         end = len(own) * (1 if self._config.uneven == "keep" else 2)
@@ -104,11 +102,8 @@ class FileSource:
     def _list(self):
         """Lists the whole tree, and finds which of its paths are this stream's, in which order (`_numbers`)."""
         config, listing = self._config, Listing()
-        self._failures = []
         for step in self._tree.walk():
-            if isinstance(step, Failure):
-                self._failures.append(step)
-            else:
+            if not isinstance(step, Failure):
                 listing.add(step)
         self._listing = listing
         fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
@@ -148,7 +143,7 @@ class FileSource:
     def _check_not_empty(self, found):
         config, root = self._config, os.fsdecode(self._config.root_path)
         if found == 0:
-            raise SourceValueError(f"root_path: no images below {root!r} (looked for {' '.join(sorted(IMAGES))})")
+            raise self._tree.nothing()
         if plan.total(found, config.world_size, config.uneven) <= config.rank:
             raise SourceValueError(
                 f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"

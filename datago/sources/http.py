@@ -7,7 +7,7 @@ import time
 from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
-from datago.sources.addresses import Url
+from datago.sources.addresses import Url, bare
 from datago.sources.waiting import Fault, pause
 from datago.sources.wire import exchange
 from datago.threads import OwnLock
@@ -27,7 +27,7 @@ class HttpObject:
     """Bytes of one object, from its first to its last, over as many connections as it takes.
 
     Args:
-        token: sent as `Authorization: Bearer` to the url's own host and to no other.
+        token: sent as `Authorization: Bearer`, or as another `kind`, to the url's own host and to no other.
 
     Attributes:
         position: bytes read.
@@ -35,9 +35,9 @@ class HttpObject:
         checked: whether its end can be told from a cut.
     """
 
-    def __init__(self, url, token, user_agent, stop, timeout):
+    def __init__(self, url, token, user_agent, stop, timeout, kind="Bearer"):
         self._url, self._stop, self._timeout = Url.parse(url), stop, timeout
-        self._token = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = {"Authorization": f"{kind} {token}"} if token else {}
         self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
         self._response = None
         self._etag = self._modified = None
@@ -51,7 +51,7 @@ class HttpObject:
             Fault: no answer, or one that is not the wanted bytes.
         """
         self.disconnect()
-        url, response = self._follow(self._resume_headers())
+        url, response = self.follow(self._resume_headers())
         self._response = response
         if self.position == 0 and response.status == 200:
             self._etag, self._modified = response.headers.get("etag"), response.headers.get("last-modified")
@@ -90,9 +90,10 @@ class HttpObject:
         if not self.position or not self._ranges:
             return {}
         strong = self._etag if self._etag and not self._etag.startswith("W/") else self._modified
+        strong = strong if strong and re.fullmatch(r"[ -~\x80-\xff]*", strong) else None  # it goes into our own head
         return {"Range": f"bytes={self.position}-", **({"If-Range": strong} if strong else {})}
 
-    def _follow(self, headers):
+    def follow(self, headers):
         """The answer after all redirects, and the url that gave it."""
         url, secret, seen = self._url, self._token, set()
         while True:
@@ -105,7 +106,7 @@ class HttpObject:
             seen.add(url)
             target = _redirected(url, response.headers.get("location"))
             log.debug("%s: %d to %s", url, response.status, target)
-            if _same_place(url, target):
+            if same_place(url, target):
                 target = target._replace(user=target.user or url.user)
             else:
                 secret = {}
@@ -181,16 +182,16 @@ def _wait_for(url, stop):
 
 
 def _retry_after(text):
-    """Seconds, from a number or a date; None if there is neither."""
+    """Seconds, from a number or a date; None if there is neither, or one that no clock can say."""
     if not text:
         return None
-    if re.fullmatch(r"\d{1,9}", text):
+    if re.fullmatch(r"[0-9]{1,9}", text):
         return float(text)
     from email.utils import parsedate_to_datetime
 
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
+    except Exception:  # of arithmetic (OverflowError) or of the library: it says nowhere which
         return None
 
 
@@ -200,22 +201,24 @@ def _redirected(url, location):
         raise Fault("redirected to nowhere", retry=False)
     text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
     base = f"{url.scheme}://{url.place}"
-    if text.startswith("//"):
-        text = f"{url.scheme}:{text}"
-    elif text.startswith("/"):
-        text = base + text
-    elif not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
-        text = urljoin(base + url.target, text)
     try:
+        if text.startswith("//"):
+            text = f"{url.scheme}:{text}"
+        elif text.startswith("/"):
+            text = base + text
+        elif not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+            text = urljoin(base + url.target, text)
         target = Url.parse(text)
     except SourceValueError as error:
         raise Fault(f"redirected to what is {error}", retry=False) from None
+    except ValueError:  # urljoin
+        raise Fault(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
     if url.scheme == "https" and target.scheme == "http":
         raise Fault("redirected from https to http: refused", retry=False)
     return target
 
 
-def _same_place(a, b):
+def same_place(a, b):
     """Whether what is secret at `a` may be told at `b`: the same host and port, or the same host's https instead of http."""
     ends = (a.scheme, a.port, b.scheme, b.port)
     return a.host == b.host and (ends[:2] == ends[2:] or ends == ("http", 80, "https", 443))

@@ -1,13 +1,16 @@
 """Listings of a storage bucket: the JSON of Google's storage, and whatever speaks it."""
 
-import json
 import re
 
 from datago.errors import SourceValueError
 from datago.sources.addresses import Url, redact
+from datago.sources.braces import MOST
+from datago.sources.json_text import parse_json
 from datago.sources.remote import read_whole
 
 LONGEST_PAGE = 64 << 20  # bytes
+MOST_PAGES = 10_000  # one has a thousand objects, as a rule
+LONGEST_TOKEN = 16 << 10  # it goes into a request line
 
 
 def is_listing(url):
@@ -36,21 +39,26 @@ def list_objects(url, token, **options):
     while True:
         page = _page(_with_page(url, page_token), token, options)
         for item in page.get("items", []):
-            if not str(item.get("name", "")).endswith("/"):  # such a name stands for a folder
+            name = item.get("name")
+            if not (isinstance(name, str) and name.endswith("/")):  # such a name stands for a folder
                 found.append(_link(item, url, token))
         page_token = page.get("nextPageToken")
         if not page_token:
             return found
+        if not isinstance(page_token, str) or len(page_token) > LONGEST_TOKEN or not page_token.isascii():
+            raise SourceValueError(f"{redact(url)}: the listing's nextPageToken is none")
         if page_token in seen:
             raise SourceValueError(f"{redact(url)}: the listing's pages go in a circle")
+        if len(found) > MOST or len(seen) >= MOST_PAGES:
+            raise SourceValueError(f"{redact(url)}: the listing has no end: {len(found)} objects on {len(seen) + 1} pages so far")
         seen.add(page_token)
 
 
 def _page(url, token, options):
     data = read_whole(url, LONGEST_PAGE, token=token, **options)
     try:
-        page = json.loads(data)
-    except (ValueError, RecursionError):
+        page = parse_json(data)
+    except ValueError:
         page = None
     items = page.get("items", []) if isinstance(page, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -66,7 +74,7 @@ def _with_page(url, page_token):
 
     path, _, query = url.partition("#")[0].partition("?")
     kept = [part for part in query.split("&") if part and not part.startswith("pageToken=")]
-    return f"{path}?{'&'.join([*kept, 'pageToken=' + quote(str(page_token), safe='')])}"
+    return f"{path}?{'&'.join([*kept, 'pageToken=' + quote(page_token, safe='')])}"
 
 
 def _link(item, url, token):

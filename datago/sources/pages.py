@@ -1,19 +1,37 @@
 """The pages of the database: asked for in a thread of their own, one ahead, and checked."""
 
 import hashlib
+import logging
 import queue
+import random
 import time
 import zlib
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qs, urljoin
 
-from datago._fetch import redacted
 from datago.errors import SourceError, SourceOSError, SourceValueError
+from datago.sources.addresses import bare
+from datago.sources.draws import Draws
 from datago.sources.records import BadRecord, identity
 from datago.sources.window import BEGINNING
 from datago.threads import Bell, start_thread
 
-BARREN = 8  # random draws in a row that bring nothing new, after which there is taken to be no more
-HOSTED_SHARE = 100 / 16**5  # of all images, that the hosted service finds in a draw
+# There is taken to be no more when so many draws in a row bring nothing new, and so many records of them, or nothing at all by chance.
+BARREN, KNOWN, EMPTY = 8, 64, 64
+LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
+NOT_FILTERS = ("fields", "page_size", "return_latents")
+
+log = logging.getLogger("datago.source")
+
+
+def ask_count(api, params, attempts=None):
+    """How many records the server counts for the query of a walk; None once stopped. Raises SourceError."""
+    answer = api.get(f"{api.base}images/count/", [(name, value) for name, value in params if name not in NOT_FILTERS], "count", attempts)
+    if answer is None:
+        return None
+    count = answer[0].get("count") if isinstance(answer[0], dict) else None
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**63:
+        raise SourceValueError(f"count: {api.where} gave no number")
+    return count
 
 
 class Pages:
@@ -35,7 +53,7 @@ class Pages:
         self.ended, self.error = False, None
 
     def start(self):
-        # It may be inside a request that takes its time when everything else is over: nobody waits for it.
+        # Nobody waits for it: when everything else is over, it may still have to see that it was stopped.
         start_thread(self._run, "datago pages")
 
     def get(self, timeout):
@@ -75,7 +93,6 @@ class Pages:
             error = problem.with_traceback(None)
         except BaseException as problem:
             error = problem
-        self._api.close()
         self._arrived.put(error)
 
     # ---- in order ----
@@ -103,36 +120,70 @@ class Pages:
         """All pages behind an id; None: from the first."""
         url, number = f"{self._api.base}images/", 0
         params = [*self._params, ("cursor", cursor)] if cursor is not None else self._params
-        visited, fingerprints = set(), set()
+        visited, fingerprints = {_digest(cursor or url)}, set()
+        walked, again = 0, False
         while True:
             number += 1
             answer = self._ask(url, params, number)
-            if answer is None or not answer[0]:
-                return  # stopped, or the end: only an empty page is one
+            if answer is None:
+                return  # stopped
             records, following, page_url = answer
-            fingerprint = hash(tuple(repr(r.get("id", r) if isinstance(r, dict) else r) for r in records))
-            if fingerprint in fingerprints:
-                raise SourceValueError(f"page {number} is the same as one before; from {redacted(url)}")
-            fingerprints.add(fingerprint)
-            yield records, page_url
-            if following is None:
-                return
-            visited.add(_digest(url))
+            if records:
+                walked, again = walked + len(records), False
+                fingerprint = hash(tuple(map(_identity, records)))
+                if fingerprint in fingerprints and any(map(_identity, records)):
+                    raise SourceValueError(f"page {number} is the same as one before; from {bare(url)}")
+                fingerprints.add(fingerprint)
+                yield records, page_url
+            if not records or following is None:
+                # Only an empty page is the end; but a search that ran out of time gives one too, so it is asked for once more.
+                lacking = self._lacking(walked)
+                if records or again or not lacking:
+                    return self._conclude(walked, lacking)
+                again = True
+                continue
             url, params = self._follow(following, page_url, number), None
-            if _digest(url) in visited:
-                raise SourceValueError(f"page {number} leads back to one before: {redacted(url)}")
+            place = _digest(_cursor(url) or url)
+            if place in visited:
+                raise SourceValueError(f"page {number} leads back to one before: {bare(url)}")
+            visited.add(place)
+
+    def _lacking(self, walked):
+        """How many records the server counts beyond those that came; 0 where it does not say, and on the rest of an epoch."""
+        counted = self._counted() if self._config.resume is None else None
+        return 0 if counted is None else max(0, counted - walked)
+
+    def _counted(self):
+        try:
+            return ask_count(self._api, self._params, attempts=1)
+        except SourceError as error:
+            log.debug("the number of records is not known: %s", error)
+            return None
+
+    def _conclude(self, walked, lacking):
+        """A walk ends early without a word where the server's searches run out of time; it also lacks what was added meanwhile."""
+        if not lacking:
+            return
+        text = f"the pages ended after {walked} of the {walked + lacking} records that the server counts; from {self._api.where}"
+        if lacking > (walked + lacking) * LACKING_MOST:
+            raise SourceOSError(text)
+        log.warning("%s", text)
 
     def _follow(self, following, page_url, number):
-        """Where `next` leads. Within the same scheme and host only, as the key goes along."""
+        """Where `next` leads: always to where the key may go.
+
+        A server behind a proxy names itself as it was asked, which may be by another host, scheme, port or folder. So of such a url
+        the query alone counts, which is what says where the walk goes on; the rest is that of this page.
+        """
         try:
             url = urljoin(page_url, following)
-            same = _origin(url) == _origin(page_url)
+            path, _, query = url.partition("#")[0].partition("?")
+            if not self._api.is_ours(url) or path.endswith("/images/"):
+                here = page_url if self._api.is_ours(page_url) else f"{self._api.base}images/"
+                url = here.partition("?")[0] + (f"?{query}" if query else "")
+                url.encode()
         except ValueError:
-            same = False
-        if not same:
-            raise SourceValueError(
-                f"page {number} leads to another host: {redacted(following)}, from {redacted(page_url)}"
-            )
+            raise SourceValueError(f"page {number} leads to what is no url: {bare(following[:200])}; from {bare(page_url)}") from None
         return url
 
     def _ask(self, url, params, number):
@@ -144,61 +195,47 @@ class Pages:
         if not isinstance(records, list) or "next" not in content or not isinstance(content["next"], str | None):
             raise SourceValueError(
                 f"page {number}: wanted an object with results (a list) and next (a url or null); "
-                f"from {redacted(page_url)}"
+                f"from {bare(page_url)}"
             )
         return records, content["next"], page_url
 
     # ---- at random ----
 
     def _random(self):
-        """Draws again and again until that brings nothing new.
-
-        A draw finds the images whose hashes begin with one of some random prefixes, and cuts what is found at
-        page_size, in the order of ids. So too few prefixes find nothing, and with too many only the first ids come.
-        """
-        known, share, barren, number = set(), None, 0, 0
-        while barren < BARREN:
+        """Draws again and again until that brings nothing new."""
+        known, barren, repeated, empty, number = set(), 0, 0, 0, 0
+        draws, dice = Draws(self._config.page_size, self._counted()), random.Random()
+        while (barren < BARREN or repeated < KNOWN) and empty < EMPTY:
             number += 1
-            answer = self._ask(f"{self._api.base}images/random/", [*self._params, *_prefixes(share)], number)
+            answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
             if answer is None:
                 return
-            fresh = []
+            whole = draws.whole
+            if not draws.note(len(answer[0])):
+                continue
+            fresh = {}
             for record in answer[0]:
-                name = _identity(record)
-                if name not in known:
-                    known.add(name)
-                    fresh.append((name, record))
+                if (name := _identity(record)) not in known:
+                    fresh[name] = record
+            known |= fresh.keys()
             # The server draws for each stream alike: whose an image is, its id says.
-            mine = [
-                record
-                for name, record in fresh
-                if zlib.crc32(name.encode()) % self._config.streams == self._config.stream
-            ]
+            mine = [record for name, record in fresh.items() if zlib.crc32(name.encode()) % self._config.streams == self._config.stream]
+            dice.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
             if mine:
                 yield mine, answer[2]
-            barren = 0 if fresh else barren + 1
-            if not fresh:
-                fill = len(answer[0]) / self._config.page_size
-                change = 1 / 2 if fill >= 1 else 2 if fill > 1 / 16 else 16
-                share = min(1, change * (share or (1 if fill >= 1 else HOSTED_SHARE)))
+            empty = 0 if answer[0] or whole else empty + 1
+            barren = 0 if fresh else barren + (not empty)
+            repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // BARREN if whole else 0)
 
 
-def _digest(url):
-    """What is remembered of a url: a walk may have millions of them, each as long as its filters."""
-    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _cursor(url):
+    """The id that a page begins behind, "" where the url does not say it."""
+    return "".join(parse_qs(url.partition("?")[2]).get("cursor", [])[:1])
 
 
-def _prefixes(share):
-    """The parameters for a draw that finds about that share of all images; None: what the server thinks best."""
-    if share is None:
-        return []
-    length = 1
-    while share < 1 and share * 16**length < 16:
-        length += 1
-    return [
-        ("prefix_length", length),
-        ("num_prefixes", max(1, min(300, round(share * 16**length))) if share < 1 else 300),
-    ]
+def _digest(place):
+    """What is remembered of a cursor or url: a walk may have millions of them."""
+    return hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _identity(record):
@@ -206,8 +243,3 @@ def _identity(record):
         return identity(record)
     except BadRecord:
         return ""  # the first of them is reported, the others are not told from it
-
-
-def _origin(url):
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -4,6 +4,10 @@ import json
 from urllib.parse import quote, urljoin
 
 from datago._sample import Entry, Failure
+from datago.errors import printable
+
+LONGEST_NAME = 4096  # characters of an id, a source, the type of a latent; the protocol's ids have 512
+DEEPEST = 100  # objects and lists within one another in attributes, which are parsed again wherever the reader is
 
 
 class BadRecord(ValueError):
@@ -25,7 +29,7 @@ class Record:
         """Raises BadRecord."""
         self.id, self.source = identity(record), _name(record, "source", "")
         self.fields = {
-            "attributes": json.dumps(_typed(record, "attributes", dict) or {}, ensure_ascii=False),
+            "attributes": _attributes(record),
             "duplicate_state": _duplicate_state(record),
             "tags": [str(tag) for tag in _typed(record, "tags", list) or ()],
             "coca_embedding": _embedding(record),
@@ -42,7 +46,7 @@ class Record:
         self.bodies[index] = body
         self.missing -= 1
         if error is not None and self.failure is None:
-            self.failure = error[0], error[1] if role == "image" else f"{role} {name}: {error[1]}"
+            self.failure = error[0], error[1] if role == "image" else f"{role} {printable(name)}: {error[1]}"
         return self.missing == 0
 
     def finish(self):
@@ -76,6 +80,8 @@ def _name(record, key, default):
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRecord(f"{key}: got {type(value).__name__}, wanted a string")
     text = str(value)
+    if len(text) > LONGEST_NAME:
+        raise BadRecord(f"{key}: longer than {LONGEST_NAME} characters")
     if not text.isascii():
         try:
             text.encode()
@@ -90,6 +96,19 @@ def _typed(record, key, kind):
     if value is not None and not isinstance(value, kind):
         raise BadRecord(f"{key}: got {type(value).__name__}, wanted {kind.__name__} or null")
     return value
+
+
+def _attributes(record):
+    """Their JSON text."""
+    text = json.dumps(_typed(record, "attributes", dict) or {}, ensure_ascii=False)
+    if text.count("{") + text.count("[") > DEEPEST:
+        values = [record["attributes"]]
+        for _ in range(DEEPEST):
+            inside = [value for value in values if isinstance(value, dict | list)]
+            values = [one for value in inside for one in (value.values() if isinstance(value, dict) else value)]
+        if any(isinstance(value, dict | list) for value in values):
+            raise BadRecord(f"attributes: more than {DEEPEST} objects and lists within one another")
+    return text
 
 
 def _duplicate_state(record):
@@ -117,7 +136,8 @@ def _parts(record, page_url):
             raise BadRecord("latents: not objects")
         name, url, is_mask = (latent.get(key) for key in ("latent_type", "file_direct_url", "is_mask"))
         if not isinstance(name, str) or not isinstance(is_mask, bool) or not isinstance(url, str) or not url:
-            raise BadRecord(f"latents: {name!r} lacks one of latent_type, file_direct_url and is_mask")
+            raise BadRecord(f"latents: {name!r:.80} lacks one of latent_type, file_direct_url and is_mask")
+        _name(latent, "latent_type", "")
         # Masks first: a mask may have "image" in its name.
         role = "mask" if is_mask else "additional" if "image" in name and "latent_" not in name else "latent"
         yield role, name, _absolute(url, page_url)

@@ -6,8 +6,8 @@ A stream is used by one thread, and holds one connection at a time. What it rais
 password or token in it.
 """
 
-import functools
 import logging
+import os
 import random
 import re
 import time
@@ -18,10 +18,12 @@ from datago.sources.addresses import redact, scheme_of
 from datago.sources.http import HttpObject
 from datago.sources.storage import FileObject, FsspecObject
 from datago.sources.waiting import Fault, Lull, Stopped, check, pause, watcher
+from datago.versions import own
 
 __all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
 
 BACKOFF_LEAST, BACKOFF_FIRST, BACKOFF_MOST = 0.1, 0.4, 8.0  # seconds
+LONGEST_TEXT = 1000  # of what is said of a fault; libraries and servers may say much
 LINGER = 0.5  # seconds after which a block leaves though it is not full: a slow shard's samples need not wait
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_siz
         path = local_path(url)
         return Stream(FileObject(path), path, "", stop, 1, block_size)
     if scheme in ("http", "https"):
-        source = HttpObject(url, token.strip(), user_agent.strip() or _user_agent(), stop, timeout)
+        source = HttpObject(url, token.strip(), user_agent.strip() or f"datago/{own()}", stop, timeout)
     else:
         source = FsspecObject(url, stop, timeout)
     if cache:
@@ -207,7 +209,7 @@ class Stream:
         query = self._url.partition("?")[2]
         for secret in filter(None, (self._token, query)):
             text = text.replace(secret, "…")
-        return printable(text)
+        return printable(text[:LONGEST_TEXT])
 
 
 def read_whole(url, most, **options):
@@ -222,26 +224,14 @@ def read_whole(url, most, **options):
 
 
 def local_path(url):
-    """The path that a file:// url or a plain path means.
-
-    Raises:
-        SourceValueError: a file:// url of another host.
-    """
-    found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S)
-    if not found:
-        return url
-    if found[1] and found[1].lower() != "localhost":
+    """The path that a file:// url or a plain path means. Raises SourceValueError: that of another host, or none at all."""
+    found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S | re.A)
+    if found and found[1] and found[1].lower() != "localhost":
         raise SourceValueError(f"{url}: file urls of another host cannot be read")
-    import os
-
-    return os.fsdecode(unquote_to_bytes(found[2]))
-
-
-@functools.cache
-def _user_agent():
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
-        return f"datago/{version('datago')}"
-    except PackageNotFoundError:
-        return "datago"
+        path = os.fsencode(url) if not found else unquote_to_bytes(found[2].encode("utf-8", "surrogateescape"))
+    except UnicodeError:
+        path = None
+    if path is None or b"\0" in path:
+        raise SourceValueError(f"{redact(url)}: no path has a zero byte, or half of a surrogate pair")
+    return os.fsdecode(path)

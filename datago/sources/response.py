@@ -6,7 +6,9 @@ import re
 from datago.sources.waiting import Fault
 
 BUFFER = 32 << 10  # of the reader: heads and small chunks pass through it, larger reads go past it
-LONGEST_LINE = LONGEST_HEAD = 64 << 10
+LONGEST_LINE = LONGEST_HEAD = 64 << 10  # bytes; of a head with those before it (1xx) and of trailers too
+MOST_LINES = 256  # of a head
+LONGEST_CHUNK_LINE = 4 << 10
 
 
 class Response:
@@ -19,11 +21,14 @@ class Response:
 
     def __init__(self, wire):
         self._wire, self._reader = wire, io.BufferedReader(wire, BUFFER)
+        self._room = LONGEST_HEAD
+        wire.begin_head()
         while True:
             self.status, self.reason = self._status_line()
             self.headers = self._headers()
             if self.status >= 200:
                 break
+        wire.end_head()
         coding = self.headers.get("transfer-encoding", "identity").strip().lower()
         if coding not in ("chunked", "identity"):
             raise Fault(f"transfer encoding {coding!r} is not supported", retry=False)
@@ -33,27 +38,34 @@ class Response:
         self._left = 0 if self._chunked else self.length  # of the chunk, or of the body
         self._ended = False
 
-    def _line(self):
-        line = self._reader.readline(LONGEST_LINE)
+    def _line(self, most=LONGEST_LINE):
+        line = self._reader.readline(most)
         if not line.endswith(b"\n"):
-            raise Fault("the connection was closed within a line" if len(line) < LONGEST_LINE else "a line is too long")
+            raise Fault("the connection was closed within a line" if len(line) < most else "a line is too long")
         return line.decode("latin-1").rstrip("\r\n")
+
+    def _head_line(self):
+        line = self._line()
+        self._room -= len(line) + 2
+        if self._room < 0:
+            raise Fault("the head is too long")
+        return line
 
     def _status_line(self):
         if not self._reader.peek(1):
             raise Fault("the connection was closed without an answer")
-        line = self._line()
-        found = re.fullmatch(r"HTTP/\d(?:\.\d)? +(\d\d\d)(?: (.*))?", line.rstrip(), re.I)
+        line = self._head_line()
+        found = re.fullmatch(r"HTTP/\d(?:\.\d)? +(\d\d\d)(?: (.*))?", line.rstrip(), re.I | re.A)
         if not found:
             raise Fault(f"the answer is not HTTP: {line[:40]!a}")
         return int(found[1]), (found[2] or "").strip()
 
     def _headers(self):
-        headers, size, name = {}, 0, None
-        while line := self._line():
-            size += len(line) + 2
-            if size > LONGEST_HEAD:
-                raise Fault("the head is too long")
+        headers, count, name = {}, 0, None
+        while line := self._head_line():
+            count += 1
+            if count > MOST_LINES:
+                raise Fault(f"the head is too long: more than {MOST_LINES} lines")
             if line[0] in " \t" and name:  # an old way to break a long value
                 headers[name] += " " + line.strip()
                 continue
@@ -104,14 +116,18 @@ class Response:
         """Reads the head of the next chunk; after the last one `_left` stays 0."""
         if self._ended:
             return
-        line = self._line()
+        self._wire.begin_head()
+        line = self._line(LONGEST_CHUNK_LINE)
         found = re.fullmatch(r"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(;.*)?", line)
         if not found:
-            raise Fault(f"damaged chunk: its size is {line[:20]!a}")
+            raise Fault("damaged chunk: its size is no number")  # what stands there may be of a body with secrets
         self._left = int(found[1], 16)
         self._ended = self._left == 0
-        while self._ended and self._reader.readline(LONGEST_LINE).strip():
-            pass  # trailers say nothing to us
+        while self._ended and (line := self._reader.readline(LONGEST_LINE)).strip():  # trailers say nothing to us
+            self._room -= len(line)
+            if self._room < 0:
+                raise Fault("the trailers are too long")
+        self._wire.end_head()
 
     def settle(self):
         """To be called before `close` where nothing more is wanted; see Wire."""

@@ -5,11 +5,11 @@
 * the older sizes.json, `{"000000.tar": 1000, …}`, as open_clip reads it (mlfoundations/open_clip, data.py, get_dataset_size).
 """
 
-import json
 import os
 
 from datago.errors import SourceValueError
 from datago.sources.addresses import Url, redact, scheme_of
+from datago.sources.json_text import parse_json
 from datago.sources.remote import read_whole
 
 MOST = 1 << 28  # bytes of an index; a million shards take a hundred millions
@@ -34,8 +34,8 @@ def sample_counts(index, shards, options):
     if options["token"] and not any(_host(shard) == host for shard in shards):
         options = {**options, "token": ""}
     try:
-        known = _by_name(json.loads(read_whole(index, MOST, **options)))
-    except (ValueError, RecursionError) as error:
+        known = _by_name(parse_json(read_whole(index, MOST, **options)))
+    except ValueError as error:
         if isinstance(error, SourceValueError):
             raise
         raise SourceValueError(f"shard_index {redact(index)}: not JSON: {error}") from None

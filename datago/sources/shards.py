@@ -2,94 +2,21 @@
 
 import json
 import os
-import zlib
 from collections import deque
-from importlib.util import find_spec
-from itertools import chain
 
 from datago._folder import IMAGES
 from datago._sample import Entry, Failure
 from datago._tar import TarError, TarReader
+from datago.sources.inflate import ShardError, decompressed
+from datago.sources.tree import LITTER as FOLDERS
 
-BLOCK = 1 << 20            # bytes that a decompressor makes at once
 OTHER_MOST = 64 << 20      # bytes of a member that is neither image nor text; larger ones are passed over
+SAMPLE_MOST = 2 << 30      # bytes of a sample's members, or twice max_file_bytes if that is more
+MEMBERS_MOST = 4096        # of a sample
+NAME_MOST = 4096           # bytes of a name, as of a path
 ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
-
-
-class ShardError(Exception):
-    """A shard that cannot be read to its end; the text says why."""
-
-
-def decompressed(blocks):
-    """The blocks of a tar, whatever it was packed with: the content decides, not the name. Plain blocks stay what they are."""
-    first = next(blocks, b"")
-    while len(first) < 4 and (more := next(blocks, None)) is not None:  # a slow network's first bytes come one by one
-        first = bytes(first) + bytes(more)
-    if bytes(first[:2]) == b"\x1f\x8b":
-        return b"", _ungzip(chain([first], blocks))
-    if bytes(first[:4]) == b"\x28\xb5\x2f\xfd":
-        if find_spec("zstandard") is None:
-            raise ShardError("zstd-compressed: install the package zstandard to read it")
-        return b"", _unzstd(chain([first], blocks))
-    return first, blocks
-
-
-class _Readable:
-    """Blocks as a file that zstandard can read from."""
-
-    def __init__(self, blocks):
-        self._blocks, self._rest = blocks, memoryview(b"")
-
-    def read(self, size):
-        while not self._rest:
-            block = next(self._blocks, None)
-            if block is None:
-                return b""
-            self._rest = memoryview(block)
-        out, self._rest = self._rest[:size], self._rest[size:]
-        return bytes(out)
-
-
-def _unzstd(blocks):
-    """Any number of frames. A stream that ends early just ends; the archive in it then lacks its end."""
-    import zstandard
-
-    reader, begun = zstandard.ZstdDecompressor().stream_reader(_Readable(blocks), read_across_frames=True), False
-    try:
-        while block := reader.read(BLOCK):
-            begun = True
-            yield block
-        if not begun:
-            raise ShardError("the zstd stream ends early")
-    except zstandard.ZstdError as fault:
-        raise ShardError(f"damaged zstd stream: {fault}") from None
-
-
-def _ungzip(blocks):
-    """Any number of gzip members one after the other; zeros may follow the last one."""
-    inflater, begun = zlib.decompressobj(31), False
-    for block in blocks:
-        data = bytes(block)
-        while data:
-            if not begun and not data.strip(b"\0"):
-                break  # padding
-            begun = True
-            try:
-                out = inflater.decompress(data, BLOCK)
-            except zlib.error as fault:
-                raise ShardError(f"damaged gzip stream: {fault}") from None
-            if out:
-                yield out
-            if inflater.eof:
-                data, inflater, begun = inflater.unused_data, zlib.decompressobj(31), False
-            else:
-                data = inflater.unconsumed_tail
-    if begun:
-        raise ShardError("the gzip stream ends early")
-
-
-LITTER = frozenset(("__MACOSX", "Thumbs.db", "__meta__"))
+LITTER = {"Thumbs.db", "__meta__"}.union(map(os.fsdecode, FOLDERS))
 
 
 def split_name(name):
@@ -125,6 +52,7 @@ class ShardReader:
         self._reference = ALIASES.get(reference, reference)
         self._masks = [f".{mask.lower().strip('.')}." for mask in masks]
         self._headers = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
+        self._named, self._count, self._size = None, 0, 0  # the key of the last header, and what its sample has so far
         self._key = None         # of the sample that is being gathered
         self._members = {}       # its field -> Member; None: too large to read
         self._fields = ()        # those of the sample before
@@ -153,7 +81,7 @@ class ShardReader:
                     if reader.ended or getattr(blocks, "checked", True):
                         break
                     blocks.resume("it ended before the archive did")  # goes on, or says that this is all there is
-        except (TarError, ShardError, OSError) as error:
+        except (TarError, ShardError, OSError, MemoryError) as error:
             fault = error
         try:
             if fault is None:
@@ -163,7 +91,7 @@ class ShardReader:
         self._finish_sample(whole=fault is None)
         if fault is not None:
             self.damaged = True
-            self._done.append(Failure(self.name, "shard", str(fault)))
+            self._done.append(Failure(self.name, "shard", str(fault) or "no memory for it"))
         if reader.trailing:
             self._skip("bytes after the end of an archive")
         for kind, count in reader.skipped.items():
@@ -182,12 +110,20 @@ class ShardReader:
 
     def _select(self, name, size):
         """Called at each member's header: is its data wanted?"""
+        if len(name) > NAME_MOST:
+            raise ShardError(f"a name of {len(name)} bytes, {name[:40]!r}…")
         key, field = split_name(os.fsdecode(name))
         if key is None:
             self._skip(field)
             return False
         suffix = field.rpartition(".")[2]
+        if key != self._named:
+            self._named, self._count, self._size = key, 0, 0
         wanted = size <= (self._most if suffix in IMAGES or suffix in TEXTS else min(self._most, OTHER_MOST))
+        self._count += 1
+        self._size += size if wanted else 0
+        if self._count > MEMBERS_MOST or self._size > max(SAMPLE_MOST, 2 * self._most):
+            raise ShardError(f"a sample of {self._count} members, {self._size} bytes: {key[:40]!r}")
         self._headers.append((key, field, wanted))
         return wanted
 

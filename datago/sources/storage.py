@@ -66,7 +66,8 @@ class FsspecObject:
         self._file, state = self._apart(self._open)
         if self._state and state != self._state:
             raise Fault("changed while it was read", retry=False)
-        self._state, self.size = state, self._file.size
+        size = getattr(self._file, "size", None)  # not every file system's files have one
+        self._state, self.size = state, size if isinstance(size, int) and size >= 0 else None
 
     def _open(self):
         file_system, path = find_file_system(self._url)
@@ -79,7 +80,9 @@ class FsspecObject:
 
     def readinto(self, view, patience=None):  # a call of fsspec shows nothing before it is over
         file = self._file
-        data = self._apart(lambda: file.read(len(view)))
+        data = self._apart(lambda: bytes(file.read(len(view))))
+        if len(data) > len(view):
+            raise Fault("the storage gave more than it was asked for")
         view[: len(data)] = data
         self.position += len(data)
         return len(data)

@@ -8,23 +8,32 @@ from array import array
 from bisect import bisect
 from itertools import accumulate
 
-from datago._folder import Folder
+from datago._folder import IMAGES, Folder
 from datago._sample import Failure
-from datago.errors import source_os_error
+from datago.errors import SourceValueError, printable, source_os_error
 
 BATCH = 512  # paths that a walk gives at once
+# Folders that archivers, file systems and storage boxes leave behind. What lies in them are thumbnails, copies and deleted files.
+LITTER = frozenset((b"__MACOSX", b"@eaDir", b"@Recycle", b"#recycle", b"$RECYCLE.BIN", b"System Volume Information", b"lost+found"))
 
 
 class Tree:
     """The images below `root` (a folder or one file, bytes).
 
     Images are regular files, or symlinks to such, whose name ends in a dot and one of IMAGES (see _folder), in any case. Names that begin
-    with a dot are passed over, and symlinks to folders are not followed; both are counted in `skipped`.
+    with a dot and folders of LITTER are passed over, and symlinks to folders are not followed; all are counted in `skipped`.
+    Whoever lists a folder does it by this class, so that all agree on what is in it.
+
+    Attributes:
+        unread: the Failures of folders that could not be listed, as far as `walk` has come.
+
+    Raises:
+        SourceError: `root` is not there, or cannot be listed; `walk` and `folders` raise it too. The text has the system's reason.
     """
 
     def __init__(self, root, skipped):
         self.stopped = False
-        self._skipped = skipped
+        self._root, self._skipped, self.unread = root, skipped, []
         try:
             is_folder = stat.S_ISDIR(os.stat(root).st_mode)
         except OSError as error:
@@ -36,8 +45,22 @@ class Tree:
             name = os.path.basename(root)
             self.base, self._only = root[: len(root) - len(name)], name
 
+    def folders(self):
+        """The names (str) of the folders right below the root that `walk` enters, sorted as torchvision's ImageFolder sorts classes."""
+        return [] if self._only is not None else sorted(os.fsdecode(name[:-1]) for name in self._list(b"")[1])
+
+    def nothing(self):
+        """The error to raise where `walk` found no image: it says what was met instead."""
+        text = f"root_path: no images below {os.fsdecode(self._root)!r} (looked for {' '.join(sorted(IMAGES))})"
+        if self.unread:
+            first = self.unread[0]
+            text += f"; {len(self.unread)} folders cannot be listed, the first: {printable(first.name)}: {first.text}"
+        passed_over = ", ".join(f"{count} ({reason})" for reason, count in self._skipped.items())
+        return SourceValueError(text + (f"; passed over: {passed_over}" if passed_over else ""))
+
     def walk(self):
         """Yields lists of at most BATCH paths, relative to `base`, and a Failure for each folder that cannot be read."""
+        self.unread = []
         if self._only is not None:
             yield [self._only]
             return
@@ -67,6 +90,7 @@ class Tree:
                 yield prefix + folder
             begin = end
         if failure is not None:
+            self.unread.append(failure)
             yield failure
 
     def _list(self, prefix):
@@ -77,8 +101,11 @@ class Tree:
             folder = Folder(path)
             while not self.stopped and (chunk := folder.read()) is not None:
                 names += chunk[0]
-                folders += [name + b"/" for name in chunk[1]]
+                folders += [name + b"/" for name in chunk[1] if name not in LITTER]
+                self._skip("litter", sum(name in LITTER for name in chunk[1]))
         except OSError as error:
+            if not prefix:
+                raise source_os_error(error, "root_path", os.fsdecode(self._root)) from None
             reason = "not_found" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "io"
             failure = Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno)}")
         if folder is not None:

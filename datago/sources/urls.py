@@ -11,13 +11,15 @@
 """
 
 import os
+import re
 
-from datago.errors import RemoteError, SourceValueError
+from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.sources.addresses import Url, redact, scheme_of
 from datago.sources.braces import MOST, check, expand
 from datago.sources.listing import is_listing, list_objects
 from datago.sources.remote import local_path
 from datago.sources.storage import find_objects
+from datago.sources.tree import LITTER
 from datago.sources.waiting import Fault, watcher
 
 PATIENCE = 600.0  # seconds for a storage to list what matches; a bucket of millions takes its time
@@ -44,6 +46,7 @@ def shard_urls(value, *, token="", stop=None, **options):
 
     Raises:
         SourceValueError: what check_urls raises; nothing matches; a listing is empty or none.
+        SourceOSError: a folder that is to be looked into cannot be listed.
         RemoteError: a listing cannot be had.
     """
     options["stop"] = stop
@@ -62,8 +65,8 @@ def _check(entry):
     scheme = scheme_of(entry)
     if entry.startswith("pipe:"):
         raise SourceValueError("url: pipe: is not supported, datago runs no commands; name a file or a url")
-    if "\0" in entry:
-        raise SourceValueError(f"url {redact(entry)}: a zero byte")
+    if "\0" in entry or re.search("[\ud800-\udc7f\udd00-\udfff]", entry):
+        raise SourceValueError(f"url {redact(entry)}: a zero byte, or half of a surrogate pair")
     if scheme in ("http", "https"):
         Url.parse(entry)
         if "*" in entry.partition("?")[0]:
@@ -96,7 +99,27 @@ def _matching(pattern):
     path = local_path(pattern)
     if os.path.exists(path) or not glob.has_magic(pattern):
         return [path]
+    _check_listable(path)
     return sorted((name for name in glob.iglob(path, recursive=True) if not os.path.isdir(name)), key=os.fsencode)
+
+
+def _check_listable(pattern):
+    """Raises SourceOSError where a folder that `pattern` looks into cannot be listed: glob passes over it without a word."""
+    import glob
+
+    parent, name = os.path.split(pattern)
+    if parent not in ("", pattern):
+        _check_listable(parent)
+    if not glob.has_magic(name) and os.path.basename(parent) != "**":
+        return
+    for folder in glob.iglob(parent, recursive=True) if glob.has_magic(parent) else [parent or "."]:
+        try:
+            os.scandir(folder).close()
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # nothing can match there
+        except OSError as error:
+            if os.fsencode(os.path.basename(folder)) not in LITTER:
+                raise source_os_error(error, "url", folder) from None
 
 
 def _stored(pattern, options):

@@ -67,8 +67,10 @@ def apart(call, stop, timeout, what):
     def run():
         try:
             results.put((call(), None))
-        except BaseException as error:
+        except Exception as error:
             results.put((None, error))
+        except BaseException as error:  # a library's own way to end a task is nothing to end ours by
+            results.put((None, Fault(f"{type(error).__name__}: {error}")))
 
     try:
         start_thread(run, "datago apart")

@@ -27,16 +27,26 @@ class Wire(io.RawIOBase):
 
     def __init__(self, sock, stop, timeout):
         self._sock, self._stop, self._timeout = sock, stop, timeout
+        self._line_end = None
         self.patience = None  # seconds after which silence raises Lull instead; only where a read has nothing to lose
         sock.settimeout(SLICE)
 
     def readable(self):
         return True
 
+    def begin_head(self):
+        """What follows are lines, which have to come within three time-outs, however often a byte of them comes."""
+        self._line_end = time.monotonic() + 3 * self._timeout
+
+    def end_head(self):
+        self._line_end = None
+
     def readinto(self, view):
         start = time.monotonic()
         while True:
             check(self._stop)
+            if self._line_end is not None and time.monotonic() > self._line_end:
+                raise Fault(f"a head did not come to its end within {3 * self._timeout:g} s")
             try:
                 return self._sock.recv_into(view)
             except TimeoutError:
@@ -115,12 +125,13 @@ def _send(sock, line, headers):
 
 
 def _login(url, prefix=""):
-    return {f"{prefix}Authorization": "Basic " + b64encode(unquote_to_bytes(url.user)).decode()} if url.user else {}
+    user = unquote_to_bytes(url.user.encode("utf-8", "surrogateescape"))
+    return {f"{prefix}Authorization": "Basic " + b64encode(user).decode()} if user else {}
 
 
 def _connect(url, stop, timeout):
     def resolve():
-        return socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        return socket.getaddrinfo(url.host.encode(), url.port, type=socket.SOCK_STREAM)  # of a str it would raise UnicodeError
 
     last = None
     for family, kind, protocol, _, address in apart(resolve, stop, timeout, "the name lookup"):
@@ -160,7 +171,7 @@ def _tls():
     import os
     import ssl
 
-    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or None)
+    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None)
     try:
         import certifi
 
@@ -173,7 +184,10 @@ def _tls():
 def _secure(sock, host, stop, timeout):
     """The socket, with TLS on it. The handshake goes on where a slice of waiting broke it off."""
     sock.settimeout(SLICE)
-    secure = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    try:
+        secure = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    except ValueError as error:  # an SSLError is one too
+        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, "not a name that a certificate could have") from None
     start = time.monotonic()
     try:
         while True:

@@ -4,6 +4,7 @@
 #include "png_rows.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 typedef struct { size_t size; uint8_t data[1 << 17]; } file;
@@ -404,22 +405,25 @@ static void check_damage(void)
     }
 }
 
-int main(void)
+/* DATAGO_SIMD is read when the program starts: it starts itself anew for the other way. */
+int main(int count, char **arguments)
 {
     dg_heap *heap = dg_heap_new(1 << 24);
-    for (int simd = 0; simd < 2; simd++) {
-        setenv("DATAGO_SIMD", simd ? "" : "generic", 1);
-        CHECK(simd || !dg_png_simd());
-        CHECK((png = dg_png_new(heap)) != NULL);
-        check_filters(dg_png_simd());
-        check_kinds();
-        check_values();
-        check_headers();
-        check_damage();
-        dg_image_free(&image);
-        dg_png_free(png);
-    }
+    int plain = dg_simd_is_refused();
+    CHECK(!plain || !dg_png_simd());
+    CHECK((png = dg_png_new(heap)) != NULL);
+    check_filters(dg_png_simd());
+    check_kinds();
+    check_values();
+    check_headers();
+    check_damage();
+    dg_image_free(&image);
+    dg_png_free(png);
     dg_png_free(NULL);
     dg_heap_free(heap);
-    return DONE();
+    if (count > 1)
+        return DONE();
+    setenv("DATAGO_SIMD", plain ? "" : "generic", 1);
+    execl(arguments[0], arguments[0], "again", (char *)NULL);
+    return 1;
 }

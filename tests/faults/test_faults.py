@@ -13,7 +13,6 @@ import threading
 
 import album
 import pytest
-import requests  # noqa: F401 (here, as it warns while it is imported, and warnings are errors where tests run)
 from album import CACHED, COLUMNS, DB, FILE, GROUP, GROUPS, HTTP, PAGE, TAR, VICTIM
 from conftest import tables
 from processes import CACHES, PROCESSES, cache_cell, process_cell

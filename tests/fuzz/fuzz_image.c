@@ -89,7 +89,6 @@ static dg_process_options options_read(const uint8_t *from, const atomic_int *st
     }
     options.crop.random_position = from[5] >> 4 & 1;
     options.crop.flip = from[5] >> 5 & 1;
-    options.to_be_placed = from[5] >> 6 & 1 && options.encoding == DG_ENCODE_NOT;
     return options;
 }
 
@@ -205,7 +204,7 @@ static void place(const dg_picture *picture, uint8_t how)
     dg_error error;
     REQUIRE(dg_placement_set(&placement, how & 1, how >> 1 & 3, how & 8 ? 1 : 3, MEAN, STD, &error) == DG_OK);
     void *batch = malloc(dg_placement_size(&placement, picture->image.width, picture->image.height));
-    dg_status status = dg_place(&placement, &picture->image, picture->mirrored, batch, &error);
+    dg_status status = dg_place(&placement, &picture->image, batch, &error);
     REQUIRE(status == (picture->image.depth == 8 ? DG_OK : DG_UNSUPPORTED));
     free(batch);
 }

@@ -10,7 +10,7 @@ from PIL import Image
 
 folder = pathlib.Path(sys.argv[1])
 # Flags (fuzz_image.c's options_read), encoding and roles, quality, buckets, where the second picture is cut, checks. The checks:
-# 1 encoded decodes, 2 a second picture, 4 the same again, 8 plain C; and 16 a random position, 32 mirrored, 64 to be placed.
+# 1 encoded decodes, 2 a second picture, 4 the same again, 8 plain C; and 16 a random position, 32 mirrored.
 RGBX, TRUNCATED, DAMAGED, EXACT, ORIENT, NEAREST, RGB8 = (1 << i for i in range(7))
 NOT, PNG, JPEG = range(3)
 MASK, ADDITIONAL = 1 << 2, 2 << 2

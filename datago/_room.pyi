@@ -1,0 +1,1 @@
+# datago._room: what other compiled modules cimport; nothing for Python.

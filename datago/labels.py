@@ -1,0 +1,71 @@
+"""The class of a sample. It is looked up when the source has named the sample: one that has no class is a failure before it is decoded
+and takes a place in a batch."""
+
+import json
+import os
+import re
+from functools import partial
+from operator import index
+
+from datago._sample import Failure
+
+INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
+
+
+def of_folder(classes):
+    """A label that is the number, in the dict `classes`, of the first folder below the root."""
+    return partial(_of_folder, classes)
+
+
+def of_attribute(name):
+    """A label that is the attribute of that name: an integer, or text of one."""
+    return partial(_of_attribute, name)
+
+
+def labelled(entries, label, base):
+    """What a source yields, with a Failure in the place of each that has no class.
+
+    Args:
+        entries: see datago.sources.
+        label: a function of an entry and `base` that gives an integer of 64 bits, or raises ValueError.
+        base: of the source.
+
+    Returns:
+        The entries and a list of their classes; that of a Failure means nothing.
+    """
+    found, numbers = [], []
+    for entry in entries:
+        number = 0
+        if not isinstance(entry, Failure):
+            try:
+                number = label(entry, base)
+            except (ValueError, RecursionError) as error:
+                entry = _failed(entry, str(error))
+        found.append(entry)
+        numbers.append(number)
+    return found, numbers
+
+
+def _failed(entry, text):
+    path = isinstance(entry, tuple)
+    failure = Failure(os.fsdecode(entry[0]) if path else f"{entry.source}:{entry.id}", "sample", text)
+    failure.position = entry[1] if path else entry.position
+    return failure
+
+
+def _of_folder(classes, entry, base):
+    folder, below, _ = os.fsdecode(entry[0][base:]).partition("/")
+    if not below or folder not in classes:
+        raise ValueError("it lies in no folder that could be its class")
+    return classes[folder]
+
+
+def _of_attribute(name, entry, base):
+    value = json.loads(entry.attributes).get(name)
+    try:
+        number = int(value) if isinstance(value, str) and INTEGER.fullmatch(value) else index(value)
+    except TypeError:
+        raise ValueError(f"its attribute {name!r} is {value!r:.80}, wanted an integer as its class") from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"its attribute {name!r} is {value!r:.80}, wanted an integer of 64 bits as its class")
+    return number

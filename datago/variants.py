@@ -1,0 +1,194 @@
+"""Variants of formats that Pillow decodes to wrong pixels, or loses alpha of: named, or mended in the file before Pillow sees it."""
+
+import functools
+import re
+import struct
+
+
+class Unsupported(Exception):
+    """A sound file of a kind that is not decoded."""
+
+
+class Corrupt(Exception):
+    """The bytes break their format's rules."""
+
+
+class Truncated(Exception):
+    """The file ends before the picture does."""
+
+
+def _refuse(condition, text):
+    if condition:
+        raise Unsupported(text)
+
+
+def bmp(data, begin=14):
+    """16-bit pixels with an alpha bit, which Pillow drops."""
+    size, *_ = struct.unpack_from("<I", data, begin)
+    if size >= 56:
+        bits, compression = struct.unpack_from("<HI", data, begin + 14)
+        (alpha,) = struct.unpack_from("<I", data, begin + 52)
+        _refuse(bits == 16 and compression == 3 and alpha, "16 bits with alpha")
+    return data
+
+
+def bmp_opened(image, data, raw_palette, begin=14):
+    """Pillow drops a palette of ascending greys, and then reads pixels of another width: the palette is put back."""
+    size, *_ = struct.unpack_from("<I", data, begin)
+    (bits,) = struct.unpack_from("<H", data, begin + (10 if size == 12 else 14))
+    codec, _, _, arguments = image.tile[0]
+    if codec == "raw" and {"1": 1, "L": 8}.get(arguments[0], bits) != bits:
+        greys = bytes((0, 255)) if arguments[0] == "1" else bytes(range(256))
+        image._mode = "P"
+        image.palette = raw_palette("RGB", bytes(grey for grey in greys for _ in range(3)))
+        image.tile = [image.tile[0]._replace(args=({1: "P;1", 4: "P;4", 8: "P"}[bits], *arguments[1:]))]
+
+
+def bmp_runs(read, width, height, four):
+    """Indices of a run-length encoded BMP, its rows as the file has them, one byte each. `four`: two pixels a byte."""
+
+    def pixels(count):
+        found = read((count + 1) // 2 if four else count)
+        return bytes(half for byte in found for half in (byte >> 4, byte & 15)) if four else found
+
+    grid, x, y = bytearray(width * height), 0, 0
+    while y < height and (x < width or y < height - 1):
+        head = read(2)
+        if len(head) < 2:
+            raise Truncated("its pixels are cut off")
+        count, value = head
+        if count:
+            run = (bytes((value >> 4, value & 15)) * 128 if four else bytes((value,)) * 256)[:count]
+        elif value == 0:
+            x, y = 0, y + 1
+            continue
+        elif value == 1:
+            break  # what is left out is of colour 0
+        elif value == 2:
+            right, up = read(2).ljust(2, b"\0")
+            x, y = x + right, y + up
+            continue
+        else:
+            run = pixels(value)[:value]
+            if len(run) < value:
+                raise Truncated("its pixels are cut off")
+            read(((value + 1) // 2 if four else value) & 1)
+        run = run[: max(0, width - x)]
+        grid[y * width + x : y * width + x + len(run)] = run
+        x += len(run)
+    return bytes(grid)
+
+
+def tga(data):
+    """Pillow takes what is in the place of alpha for alpha, be there alpha bits or not, and those of 16-bit pixels the other way round."""
+    kind, depth, flags = data[2], data[16], data[17]
+    _refuse(flags & 0xC0, "interleaved rows")
+    _refuse(kind in (2, 10) and depth == 16 and flags & 15, "16 bits with alpha")
+    return data
+
+
+def tga_has_alpha(data):
+    kind, map_depth, flags = data[2], data[7], data[17]
+    return map_depth == 32 if kind in (1, 9) else bool(flags & 15)
+
+
+def pcx(data):
+    """Pillow computes the bytes of a row, whatever the file says."""
+    version, bits = data[1], data[3]
+    left, right = struct.unpack_from("<H2xH", data, 4)
+    planes, stride = struct.unpack_from("<BH", data, 65)
+    least = ((right - left + 1) * bits + 7) // 8
+    _refuse(stride not in (least, least + least % 2), f"rows of {stride} bytes")
+    _refuse(version == 3 and planes > 1, "the palette of an EGA card")
+    return data
+
+
+def sgi(data):
+    _refuse(any(data[104:108]), "a colour map")
+    return data
+
+
+def dds(data):
+    kind, code, bits, *masks = struct.unpack_from("<I4s5I", data, 80)
+    coded, has_alpha = kind & 4, kind & 1
+    if not coded:
+        _refuse(kind & 0x40 and (bits not in (8, 16, 24, 32) or 0 in masks[: 3 + has_alpha]), f"masks in {bits} bits")
+    elif code == b"DX10":
+        (number,) = struct.unpack_from("<I", data, 128)
+        _refuse(number in (84, 95, 96), f"DXGI format {number}: signed or floating point numbers of no known range")
+    _refuse(code == b"BC5S", "signed numbers")
+    return data
+
+
+def jpeg2000(data):
+    """Pillow rounds what has more than 8 bits to 256, which it stores as 0, scales less than 8 wrongly and misplaces subsampled planes."""
+    at = data.find(b"\xff\x4f\xff\x51")
+    if at < 0:
+        raise Truncated("it has no code stream")
+    (count,) = struct.unpack_from(">H", data, at + 40)
+    _refuse(count > 4, f"{count} components")
+    parts = [struct.unpack_from(">3B", data, at + 42 + 3 * i) for i in range(count)]
+    whole = {(7, 1, 1)} if count > 1 else {(bits, 1, 1) for bits in range(7, 16)}
+    words = ", ".join(f"of {(bits & 127) + 1} bits{' with sign' if bits > 127 else ''}, 1/{x} x 1/{y}" for bits, x, y in parts)
+    _refuse(not whole.issuperset(parts), f"components {words}")
+    colour = data.find(b"colr", 0, at)
+    if colour > 0 and data[colour + 4] == 1:
+        (space,) = struct.unpack_from(">I", data, colour + 7)
+        _refuse(space not in (12, 16, 17, 18), f"colour space {space}")
+    return data
+
+
+def jpeg2000_opened(image, data, _):
+    _refuse(b"pclr" in data[: data.find(b"\xff\x4f\xff\x51")] and image.mode not in ("P", "PA"), "a palette of more than 8 bits")
+
+
+def ico(data):
+    """Pillow goes by the depth and size that the list of pictures states, not the picture itself: so these are put right. A picture
+    of 32 bits without any alpha is shown through its mask, as Windows does."""
+    data, length = bytearray(data), len(data)
+    (count,) = struct.unpack_from("<H", data, 4)
+    for entry in range(6, 6 + 16 * count, 16):
+        (at,) = struct.unpack_from("<I", data, entry + 12)
+        if data[at : at + 4] != b"\x89PNG":
+            header, width, height, _, bits, coding = struct.unpack_from("<IiiHHI", data, at)
+            _refuse(header != 40 or coding or width < 1 or height < 2, "no plain bitmap")
+            (colours,) = struct.unpack_from("<I", data, at + 32)
+            begin = at + header + 4 * ((colours or 1 << bits) if bits <= 8 else 0)
+            end = begin + (width * bits + 31) // 32 * 4 * (height // 2)
+            mask = (width + 31) // 32 * 4 * (height // 2)
+            (stated,) = struct.unpack_from("<I", data, entry + 8)
+            stop, masked = at + stated, bits != 32 or not any(data[begin + 3 : end : 4])
+            if end > length or (masked and end + mask > length and stop > length):
+                raise Truncated("its pixels lie beyond the end of the file")
+            if masked and (end <= stop < end + mask or end + mask > length):
+                # Pillow writes masks without padding, of zeros alone: an opaque picture.
+                _refuse(any(data[end:stop]), "a mask that is too short")
+                end = len(data)
+                data += bytes(mask)
+            if masked and bits == 32:
+                bits = 24
+            struct.pack_into("<H", data, entry + 6, bits)
+            struct.pack_into("<I", data, entry + 8, end + mask - at)
+    return bytes(data)
+
+
+def avif(data):
+    """Others are in such boxes too: HEIF with H.265, above all. Exif, whose damage libavif refuses, gets a type that is not known:
+    in AVIF the turning is said elsewhere."""
+    (size,) = struct.unpack_from(">I", data, 0)
+    brands = data[8 : min(size, 256)]
+    _refuse(b"avif" not in brands and b"avis" not in brands, "no AVIF")
+    begin = data.find(b"meta", size)
+    if begin < size + 4:
+        return data
+    (length,) = struct.unpack_from(">I", data, begin - 4)
+    meta = re.sub(rb"(infe\x02.{7})Exif", rb"\1skip", data[begin : begin + length], flags=re.DOTALL)
+    return b"".join((data[:begin], meta, data[begin + length :]))
+
+
+# By format: what becomes of the file's bytes before Pillow opens them, and what is looked at once it has read the header.
+PREPARE = {
+    "BMP": bmp, "DIB": functools.partial(bmp, begin=0), "TGA": tga, "PCX": pcx, "SGI": sgi, "DDS": dds, "JPEG2000": jpeg2000, "ICO": ico,
+    "AVIF": avif,
+}  # fmt: skip
+OPENED = {"BMP": bmp_opened, "DIB": functools.partial(bmp_opened, begin=0), "JPEG2000": jpeg2000_opened}
