@@ -414,20 +414,24 @@ cdef class Entry:
     """
 
     cdef readonly object id, source, attributes, tags, coca_embedding, latents
-    cdef readonly tuple images  # of tuples of three: native code relies on that
+    cdef tuple _images  # of tuples of three: native code relies on that
     cdef readonly int duplicate_state
     cdef public int64_t position
 
     def __init__(self, id, source, images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
         self.id, self.source, self.attributes = id, source, attributes
-        self.images = tuple([(role, name, data) for role, name, data in images])
+        self._images = tuple([(role, name, data) for role, name, data in images])
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
         self.position = -1
 
+    @property
+    def images(self):
+        return list(self._images)
+
     def own(self):
         """Copies the images' bytes, which else keep alive whatever larger block they are a part of."""
-        self.images = tuple([(role, name, bytes(data)) for role, name, data in self.images])
+        self._images = tuple([(role, name, bytes(data)) for role, name, data in self._images])
 
 
 def auto_convert(Sample sample):
@@ -485,13 +489,13 @@ cdef Item *item_named(int parts, bytes name) except NULL:
 
 cdef Item *item_of_entry(Entry entry) except NULL:
     cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
-    cdef Item *item = item_named(len(entry.images), name)
+    cdef Item *item = item_named(len(entry._images), name)
     # The shard without its folder, or the database's source, and the sample's key
     item.drawn = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
         for i in range(item.part_count):
-            role, _, data = entry.images[i]
+            role, _, data = entry._images[i]
             item.parts[i].role = DG_ROLE_IMAGE if role == "image" else DG_ROLE_MASK if role == "mask" else DG_ROLE_ADDITIONAL
             PyObject_GetBuffer(data, &item.parts[i].data, PyBUF_SIMPLE)
         Py_INCREF(entry)
@@ -528,7 +532,7 @@ cdef bint item_give_up(Item *item, Py_buffer *data) noexcept nogil:
 
 cdef void entry_empty(object entry) noexcept:
     try:
-        (<Entry>entry).images = tuple([(role, name, None) for role, name, _ in (<Entry>entry).images])
+        (<Entry>entry)._images = tuple([(role, name, None) for role, name, _ in (<Entry>entry)._images])
     except MemoryError:
         pass  # the bytes stay until the sample is handed out
 
@@ -592,7 +596,7 @@ cdef object item_sample(Item *item, bint convert):
         for key, data in entry.latents.items():
             sample.latents[key] = LatentPayload(bytes(data))
         for i in range(item.part_count):
-            place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
+            place_image(sample, entry._images[i][0], entry._images[i][1], payload_of(&item.parts[i].picture))
     return auto_convert(sample) if convert else sample
 
 

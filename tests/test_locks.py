@@ -39,10 +39,8 @@ LOCKS = {
     ("_progress.pxd", "pthread_mutex_t"): (1, "reader and source", PASS),
     ("_transfers.pxd", "pthread_mutex_t"): (1, "download thread and feeder", "every method of Fetcher looks at the process"),
     ("image.c", "pthread_mutex_t"): (1, "workers, and whoever drops or converts a sample", "allocation and release look at the process"),
-    ("color.c", "pthread_once_t"): (1, "workers, once", "the C library begins it again"),
     ("gamut.c", "pthread_once_t"): (1, "workers, once", "the C library begins it again"),
     ("resize_axis.c", "pthread_once_t"): (1, "workers, once", "the C library begins it again"),
-    ("fallback.py", "Lock"): (1, "workers, for what Pillow decodes", "made anew by os.register_at_fork"),
     ("threads.py", "Lock"): (1, "what a Bell is made of", "see Bell"),
     ("threads.py", "RLock"): (1, "what new_lock makes", "see new_lock"),
     ("threads.py", "new_lock"): (2, "OwnLock and Bell", "see these"),
@@ -89,7 +87,6 @@ HEAD = """
 import gc, json, os, pickle, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on os.fork has a word to say about threads
 from datago import *
-from datago import fallback
 from datago.sources import http
 config = json.loads(sys.argv[1])
 def in_a_child(call):
@@ -192,11 +189,9 @@ def test_what_was_held_at_the_fork_is_free_in_the_child(pictures):
     script = """
 client, go, held = DatagoClient(config), threading.Event(), threading.Event()
 def hold():
-    with client._lock(), client._starting(), http._lock(), fallback._quiet:
-        fallback._quiet._lock.acquire()
+    with client._lock(), client._starting(), http._lock():
         held.set()
         go.wait()
-        fallback._quiet._lock.release()
 def child():
     client.set_epoch(1)
     client.state_dict()
