@@ -48,14 +48,14 @@ cdef Item *item_named(int parts, bytes name) except NULL:
 
 cdef Item *item_of_entry(Entry entry) except NULL:
     cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
-    cdef Item *item = item_named(len(entry.images), name)
+    cdef Item *item = item_named(len(entry._images), name)
     # What is drawn for a sample must be the same on every machine. So no folder is in its name: only the shard, or the database's source,
     # and the key
     item.rng_name = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
     try:
         for i in range(item.part_count):
-            role, _, data = entry.images[i]
+            role, _, data = entry._images[i]
             item.parts[i].role = DG_ROLE_IMAGE if role == "image" else DG_ROLE_MASK if role == "mask" else DG_ROLE_ADDITIONAL
             PyObject_GetBuffer(data, &item.parts[i].data, PyBUF_SIMPLE)
         Py_INCREF(entry)
@@ -92,7 +92,7 @@ cdef bint item_give_up(Item *item, Py_buffer *data) noexcept nogil:
 
 cdef void entry_empty(object entry) noexcept:
     try:
-        (<Entry>entry).images = tuple([(role, name, None) for role, name, _ in (<Entry>entry).images])
+        (<Entry>entry)._images = tuple([(role, name, None) for role, name, _ in (<Entry>entry)._images])
     except MemoryError:
         pass  # then the bytes stay until the sample is handed out
 

@@ -6,7 +6,7 @@ from datago.engine._payload cimport PixelBuffer
 
 cdef class Entry:
     cdef readonly object id, source, attributes, tags, coca_embedding, latents
-    cdef readonly tuple images  # its elements are tuples of three, which native code relies on
+    cdef tuple _images  # its elements are tuples of three, which native code relies on
     cdef readonly int duplicate_state
     cdef public int64_t position
 

@@ -71,14 +71,18 @@ cdef class Entry:
 
     def __init__(self, id, source, images, attributes="{}", int duplicate_state=0, tags=(), coca_embedding=(), latents=None):
         self.id, self.source, self.attributes = id, source, attributes
-        self.images = tuple([(role, name, data) for role, name, data in images])
+        self._images = tuple([(role, name, data) for role, name, data in images])
         self.duplicate_state, self.tags, self.coca_embedding = duplicate_state, list(tags), list(coca_embedding)
         self.latents = latents or {}
         self.position = -1
 
+    @property
+    def images(self):
+        return list(self._images)
+
     def own(self):
         """Copies the images' bytes: a slice of a larger block would keep the whole block alive."""
-        self.images = tuple([(role, name, bytes(data)) for role, name, data in self.images])
+        self._images = tuple([(role, name, bytes(data)) for role, name, data in self._images])
 
 
 def auto_convert(Sample sample):
@@ -135,7 +139,7 @@ cdef object item_sample(Item *item, bint convert):
         for key, data in entry.latents.items():
             sample.latents[key] = LatentPayload(bytes(data))
         for i in range(item.part_count):
-            place_image(sample, entry.images[i][0], entry.images[i][1], payload_of(&item.parts[i].picture))
+            place_image(sample, entry._images[i][0], entry._images[i][1], payload_of(&item.parts[i].picture))
     return auto_convert(sample) if convert else sample
 
 
