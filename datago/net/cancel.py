@@ -22,13 +22,12 @@ class TransferError(Exception):
 
     Attributes:
         retry: whether another attempt may go better.
-        paced: whether the server said when to come again (and everybody waits for it, see http.py).
         status: the HTTP status that was the reason, or None.
     """
 
-    def __init__(self, text, retry=True, paced=False, status=None):
+    def __init__(self, text, retry=True, status=None):
         super().__init__(text)
-        self.retry, self.paced, self.status = retry, paced, status
+        self.retry, self.status = retry, status
 
 
 def watcher(stop):

@@ -15,6 +15,7 @@ from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from datago.errors import SourceValueError
+from datago.net import policy
 from datago.net.cancel import POLL_INTERVAL_S, ReadIdle, TransferError, check, run_in_thread
 from datago.net.response import BUFFER, Response
 from datago.net.url import Url
@@ -84,7 +85,7 @@ def exchange(url, headers, stop, timeout):
             _send(sock, f"CONNECT {url.host}:{url.port} HTTP/1.1", {"Host": f"{url.host}:{url.port}", **_login(proxy, "Proxy-")})
             response = Response(Wire(_Borrowed(sock), stop, timeout))
             if response.status != 200:
-                raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=response.status >= 500)
+                raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=policy.is_retried(response.status))
         if url.scheme == "https":
             sock = _secure(sock, url.host, stop, timeout)
         plain_proxy = proxy and url.scheme == "http"
@@ -167,17 +168,15 @@ def _wait_connected(sock, stop, timeout):
 
 
 @cache
-def _tls():
-    import os
+def _tls(file, folder):
     import ssl
 
-    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None)
     try:
-        import certifi
-
-        context.load_verify_locations(certifi.where())
-    except ImportError:
-        pass
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except OSError as error:
+        raise TransferError(f"certificates {file or folder}: {error.strerror or error}", retry=False) from None
+    # As libcurl has it in every version of it; Python's defaults are not the same before and after 3.13.
+    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     return context
 
 
@@ -185,7 +184,7 @@ def _secure(sock, host, stop, timeout):
     """The socket, with TLS on it. The handshake goes on where a slice of waiting broke it off."""
     sock.settimeout(POLL_INTERVAL_S)
     try:
-        secure = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        secure = _tls(*policy.trust()).wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except ValueError as error:  # an SSLError is one too
         raise error if isinstance(error, OSError) else OSError(errno.EINVAL, "not a name that a certificate could have") from None
     start = time.monotonic()
@@ -204,12 +203,9 @@ def _secure(sock, host, stop, timeout):
 
 
 def _proxy(url):
-    """The proxy that the environment (http_proxy, https_proxy, all_proxy, no_proxy) names for `url`, or None."""
-    from urllib.request import getproxies, proxy_bypass
-
-    proxies = getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(f"{url.host}:{url.port}"):
+    """The Url of the proxy to ask for `url`, or None."""
+    proxy = policy.proxy_for(url)
+    if not proxy:
         return None
     proxy = Url.parse(proxy if "://" in proxy else f"http://{proxy}")
     if proxy.scheme != "http":

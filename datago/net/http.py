@@ -7,15 +7,14 @@ import time
 from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
+from datago.net import policy
 from datago.net.cancel import TransferError, pause
 from datago.net.connection import exchange
 from datago.net.url import Url, bare
 from datago.threads import OwnLock
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-BUSY = frozenset((408, 429))  # and 5xx: another attempt may go better
 HOPS = 10
-LONGEST_RETRY_AFTER = 600.0  # seconds; a server that wants more has failed
 TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
 
 log = logging.getLogger(__name__)
@@ -156,19 +155,19 @@ class HttpObject:
 
     def _refused(self, url, response):
         status = response.status
-        retry = status in BUSY or status >= 500
+        retry = policy.is_retried(status)
         text = f"{status} {printable(response.reason[:60])}".strip()
         if url != self._url:
             text = f"redirected to {url}: {text}"
         if status in (401, 403) and "?" in self._url.target:
             text += " (if the url is signed, it may have expired)"
-        wait = _retry_after(response.headers.get("retry-after")) if retry else None
-        if wait is not None and wait > LONGEST_RETRY_AFTER:
+        wait = policy.retry_after(response.headers.get("retry-after", "")) if retry else None
+        if wait is not None and wait > policy.MAX_RETRY_AFTER:
             return TransferError(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
         if wait is not None:
             with _lock():
                 _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
-        return TransferError(text, retry=retry, paced=wait is not None, status=status)
+        return TransferError(text, retry=retry, status=status)
 
 
 def _tail(tail, view, count):
@@ -179,20 +178,6 @@ def _wait_for(url, stop):
     """Waits until the Retry-After of this host is over, and a little more, so that not all come at once."""
     while (left := _not_before.get(url.place, 0) - time.monotonic()) > 0:
         pause(left + random.uniform(0, 0.05 + min(1, left / 10)), stop)
-
-
-def _retry_after(text):
-    """Seconds, from a number or a date; None if there is neither, or one that no clock can say."""
-    if not text:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}", text):
-        return float(text)
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except Exception:  # of arithmetic (OverflowError) or of the library: it says nowhere which
-        return None
 
 
 def _redirected(url, location):

@@ -26,6 +26,14 @@ def bare(url):
     return printable(path) + ("?…" if query else "")
 
 
+def redact_text(text, *secrets):
+    """What a server or a library said, printable, without these secrets, and without users and queries of the urls in it."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text)
+    return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
+
+
 class Url(NamedTuple):
     """An http(s) url in its parts. `target` is what the request line says: the given bytes, without the fragment."""
 

@@ -19,7 +19,7 @@ from network import BODY, ETAG, answer, from_range, serve, silence, then_silence
 
 from datago.errors import RemoteError, SourceError, SourceNotFoundError, SourceOSError, SourceValueError
 from datago.net import connection as wire
-from datago.net import http
+from datago.net import http, policy
 from datago.net import stream as remote
 from datago.net.stream import Stopped, open_stream
 from datago.net.url import Url, redact
@@ -30,8 +30,7 @@ HALF = 7168
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Short pauses, and no proxy but a test's own."""
-    monkeypatch.setattr(remote, "BACKOFF_LEAST", 0.001)
-    monkeypatch.setattr(remote, "BACKOFF_FIRST", 0.005)
+    monkeypatch.setattr(policy, "backoff", lambda attempt: 0.005)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -137,8 +136,7 @@ def test_progress_renews_the_attempts():
 
 
 def test_what_came_before_a_fault_leaves_before_the_pause(monkeypatch):
-    monkeypatch.setattr(remote, "BACKOFF_LEAST", 5.0)
-    monkeypatch.setattr(remote, "BACKOFF_FIRST", 5.0)
+    monkeypatch.setattr(policy, "backoff", lambda attempt: 5.0)
     with serve([answer(BODY[:HALF], length=20480)]) as server, open_stream(server.url) as stream:
         start = time.monotonic()
         assert len(next(stream)) == HALF
@@ -237,8 +235,7 @@ def test_stop_in_a_stall(data):
 
 
 def test_stop_in_a_pause(monkeypatch):
-    monkeypatch.setattr(remote, "BACKOFF_LEAST", 10.0)
-    monkeypatch.setattr(remote, "BACKOFF_FIRST", 10.0)
+    monkeypatch.setattr(policy, "backoff", lambda attempt: 10.0)
     assert stop_while([answer(b"", status="503 Busy")]) < 0.25
 
 
@@ -364,15 +361,13 @@ def test_burst_of_busy_answers():
 
 
 def test_pauses_grow_and_are_drawn(monkeypatch):
-    monkeypatch.setattr(remote, "BACKOFF_LEAST", 0.1)
-    monkeypatch.setattr(remote, "BACKOFF_FIRST", 0.4)
-    drawn, slept = [], []
-    monkeypatch.setattr(remote.random, "uniform", lambda a, b: drawn.append((a, b)) or len(drawn))
+    monkeypatch.undo()  # the real backoff
+    slept, chances = [], iter([0, 1, 0.5] * 3)
+    monkeypatch.setattr(policy.random, "random", lambda: next(chances))
     monkeypatch.setattr(remote, "pause", lambda seconds, stop: slept.append(seconds))
     with serve([answer(b"", status="500 Oops")]) as server:
         assert fails(server.url, r"500 Oops \(8 attempts\)", attempts=8).status == 500
-    assert [round(b, 3) for _, b in drawn] == [0.4, 0.8, 1.6, 3.2, 6.4, 8, 8] and {a for a, _ in drawn} == {0.1}
-    assert slept == [1, 2, 3, 4, 5, 6, 7]
+    assert [round(seconds, 6) for seconds in slept] == [0.1, 0.4, 0.6, 0.8, 3.2, 4.8, 6.4]
 
 
 @pytest.mark.parametrize("status", ["408 Request Timeout", "429 Too Many Requests", "507 Full"])
