@@ -50,7 +50,7 @@ cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noex
     slot.heard = dg_now()
     slot.head_bytes += count
     if slot.head_bytes > LONGEST_HEAD:
-        say(slot.job.text, "the head of the answer is too long")
+        say(slot.job.text, "headers too long")
         return 0
     if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
         slot.head_ended = True
@@ -158,7 +158,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     cdef bint secure = begins(url, "https://")
     cdef CURL *before = slot.easy
     cdef CURLMcode failed
-    slot.text[0] = 0
+    slot.text[0] = slot.job.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
     slot.error_bytes = slot.span_bytes = slot.head_bytes = 0
     slot.retry_after = -1
@@ -166,7 +166,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     if not secure and not begins(url, "http://"):
         settle(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
-        settle(slot, CURLE_OK, 0, "a redirect from https to http is not followed")
+        settle(slot, CURLE_OK, 0, "redirect from https to http refused")
     else:
         slot.secure = secure
         slot.easy = curl_easy_duphandle(engine.model)
@@ -191,7 +191,7 @@ cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
     curl_easy_getinfo(slot.easy, CURLINFO_REDIRECT_URL, &target)
     curl_multi_remove_handle(slot.engine.multi, slot.easy)
     if result == CURLE_OK and not slot.head_ended:  # libcurl takes that for an answer without a body
-        settle(slot, CURLE_GOT_NOTHING, 0, "the answer broke off in its head")
+        settle(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
     elif target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
         settle(slot, result, status, why)
     elif slot.hops == REDIRECTS:
@@ -213,7 +213,7 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     no_longer_waiting(slot)
     slot.job = NULL
     if job.verdict == GOOD and status >= 300:
-        # Whatever became of its body, the status is what matters.
+        job.text[0] = 0  # whatever became of its body, the status is what matters
         job.verdict = NOT_FOUND if status == 404 or status == 410 else REMOTE
         passing = is_retried(status)
         wait = slot.retry_after if passing else 0
@@ -238,7 +238,7 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     if passing and job.attempt < engine.attempts and wait <= MAX_RETRY_AFTER_S:
         job.due = dg_now() + max(wait, backoff_s(job.attempt, chance(engine)))
         job.attempt += 1
-        job.verdict, job.text[0] = GOOD, 0
+        job.verdict = GOOD
         forget(engine, job)
         job.next = engine.retries
         engine.retries = job
@@ -418,12 +418,13 @@ cdef void give_up_silent(FetchState *engine) noexcept nogil:
         if slot.job == NULL or slot.wanted:
             continue
         if now - slot.heard > engine.timeout:
-            end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: the server is silent")
+            snprintf(slot.job.text, sizeof(slot.job.text), "read timed out: no data for %g s", engine.timeout)
+            end(slot, CURLE_OPERATION_TIMEDOUT, NULL)
         elif now - slot.span > length:
             if slot.span_bytes < length * LEAST_RATE:
-                end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: less than 1000 bytes a second")
+                end(slot, CURLE_OPERATION_TIMEDOUT, "read timed out: less than 1000 bytes a second")
             elif crowded and slot.span_bytes < length * HURRY and takes_common_room(slot):
-                end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: too slow for its size while others wait for memory")
+                end(slot, CURLE_OPERATION_TIMEDOUT, "read timed out: too slow for its size while others wait for memory")
             slot.span, slot.span_bytes = now, 0
 
 
@@ -543,9 +544,8 @@ cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *
     curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
-    # NULL: none, where libcurl was built with a place of its own
     curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file if ca_file[0] else NULL)
-    curl_easy_setopt(easy, CURLOPT_CAPATH, ca_folder if ca_folder[0] else NULL)
+    curl_easy_setopt(easy, CURLOPT_CAPATH, ca_folder if ca_folder[0] else NULL)  # NULL: not libcurl's own
     dg_curl_quick_exit(easy)
     return 0
 

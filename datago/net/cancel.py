@@ -7,6 +7,7 @@ from datago.errors import SourceOSError
 from datago.threads import start_thread
 
 POLL_INTERVAL_S = 0.1  # seconds between two looks at `stop`
+CHANGED = "object changed during the download (ETag, date or size)"
 
 
 class Stopped(Exception):
@@ -82,7 +83,7 @@ def run_in_thread(call, stop, timeout, what):
             value, raised = results.get(timeout=POLL_INTERVAL_S)
         except queue.Empty:
             if time.monotonic() >= end:
-                raise TransferError(f"{what} took longer than {timeout:g} s") from None
+                raise TransferError(f"{what} timed out after {timeout:g} s") from None
             continue
         if raised:
             raise raised

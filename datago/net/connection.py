@@ -47,14 +47,14 @@ class Wire(io.RawIOBase):
         while True:
             check(self._stop)
             if self._line_end is not None and time.monotonic() > self._line_end:
-                raise TransferError(f"a head did not come to its end within {3 * self._timeout:g} s")
+                raise TransferError(f"read timed out: headers or chunk line not complete after {3 * self._timeout:g} s")
             try:
                 return self._sock.recv_into(view)
             except TimeoutError:
                 if self.patience is not None and time.monotonic() - start >= self.patience:
                     raise ReadIdle from None
                 if time.monotonic() - start >= self._timeout:
-                    raise TransferError(f"nothing came for {self._timeout:g} s") from None
+                    raise TransferError(f"read timed out: no data for {self._timeout:g} s") from None
             except OSError as error:
                 raise _fault(error) from None
 
@@ -135,7 +135,7 @@ def _connect(url, stop, timeout):
         return socket.getaddrinfo(url.host.encode(), url.port, type=socket.SOCK_STREAM)  # of a str it would raise UnicodeError
 
     last = None
-    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "the name lookup"):
+    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "DNS lookup"):
         sock = None
         try:
             sock = socket.socket(family, kind, protocol)
@@ -145,7 +145,7 @@ def _connect(url, stop, timeout):
                 _wait_connected(sock, stop, timeout)
                 status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if status:
-                raise OSError(status, f"no connection: {errno.errorcode.get(status, status)}")
+                raise OSError(status, f"connect failed: {errno.errorcode.get(status, status)}")
             sock.settimeout(timeout)
             return sock
         except BaseException as error:
@@ -154,7 +154,7 @@ def _connect(url, stop, timeout):
             if not isinstance(error, OSError):
                 raise
             last = error
-    raise last or OSError(errno.EHOSTUNREACH, "the name has no address")
+    raise last or OSError(errno.EHOSTUNREACH, f"DNS returned no address for {url.host}")
 
 
 def _wait_connected(sock, stop, timeout):
@@ -164,7 +164,7 @@ def _wait_connected(sock, stop, timeout):
     while not poll.poll(POLL_INTERVAL_S * 1000):
         check(stop)
         if time.monotonic() - start >= timeout:
-            raise OSError(errno.ETIMEDOUT, f"no connection within {timeout:g} s")
+            raise OSError(errno.ETIMEDOUT, f"connect timed out after {timeout:g} s")
 
 
 @cache
@@ -186,7 +186,7 @@ def _secure(sock, host, stop, timeout):
     try:
         secure = _tls(*policy.trust()).wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except ValueError as error:  # an SSLError is one too
-        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, "not a name that a certificate could have") from None
+        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, f"not a valid host name for TLS: {host}") from None
     start = time.monotonic()
     try:
         while True:
@@ -196,7 +196,7 @@ def _secure(sock, host, stop, timeout):
                 return secure
             except TimeoutError:
                 if time.monotonic() - start >= timeout:
-                    raise OSError(errno.ETIMEDOUT, f"no TLS handshake within {timeout:g} s") from None
+                    raise OSError(errno.ETIMEDOUT, f"TLS handshake timed out after {timeout:g} s") from None
     except BaseException:
         secure.close()
         raise

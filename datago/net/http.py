@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
 from datago.net import policy
-from datago.net.cancel import TransferError, pause
+from datago.net.cancel import CHANGED, TransferError, pause
 from datago.net.connection import exchange
 from datago.net.url import Url, bare
 from datago.threads import OwnLock
@@ -110,14 +110,14 @@ class HttpObject:
             else:
                 secret = {}
             if target in seen or len(seen) > HOPS:
-                raise TransferError("redirected in a circle" if target in seen else f"more than {HOPS} redirects", retry=False)
+                raise TransferError("redirect loop" if target in seen else f"more than {HOPS} redirects", retry=False)
             url = target
 
     def _check_range(self, response):
         found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position:
             self._ranges = False
-            raise TransferError(f"asked for the bytes from {self.position} on, the server sent others")
+            raise TransferError(f"server returned the wrong range for bytes={self.position}-")
         self._check_unchanged(response, None if found[2] == "*" else int(found[2]))
 
     def _check_unchanged(self, response, size):
@@ -127,7 +127,7 @@ class HttpObject:
         else:
             same = not self._modified or not modified or self._modified == modified
         if not same or None not in (size, self.size) and size != self.size:
-            raise TransferError("changed while it was read", retry=False)
+            raise TransferError(CHANGED, retry=False)
         self.size = size if self.size is None else self.size
         self.checked = self.checked or response.checked
 
@@ -138,18 +138,18 @@ class HttpObject:
             view = scratch[:left]
             count = response.readinto(view)
             if not count:
-                raise TransferError("the body ended before the place where the last one broke off")
+                raise TransferError(f"incomplete download: {self.position - left} bytes, {self.position} had come before")
             tail = _tail(tail, view, count)
             left -= count
         if tail != self._tail:
-            raise TransferError("changed while it was read", retry=False)
+            raise TransferError("object changed during the download (its bytes)", retry=False)
 
     def _check_over(self, response):
         """416: nothing follows what was read. That is the end if the object is no longer than that."""
         found = re.fullmatch(r"bytes \*/(\d{1,18})", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position or self.size not in (None, self.position):
             self._ranges = False
-            raise TransferError(f"asked for the bytes from {self.position} on, the server has none")
+            raise TransferError(f"server returned 416 for bytes={self.position}-, and no size that explains it")
         self.size, self.checked = self.position, True
         self.disconnect()
 
@@ -183,7 +183,7 @@ def _wait_for(url, stop):
 def _redirected(url, location):
     """The Url that a Location header means."""
     if not location:
-        raise TransferError("redirected to nowhere", retry=False)
+        raise TransferError("redirect without a Location", retry=False)
     text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
     base = f"{url.scheme}://{url.place}"
     try:
@@ -195,11 +195,11 @@ def _redirected(url, location):
             text = urljoin(base + url.target, text)
         target = Url.parse(text)
     except SourceValueError as error:
-        raise TransferError(f"redirected to what is {error}", retry=False) from None
+        raise TransferError(f"redirect to an invalid url: {error}", retry=False) from None
     except ValueError:  # urljoin
-        raise TransferError(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
+        raise TransferError(f"redirect to an invalid url: not an http url: {bare(text)}", retry=False) from None
     if url.scheme == "https" and target.scheme == "http":
-        raise TransferError("redirected from https to http: refused", retry=False)
+        raise TransferError("redirect from https to http refused", retry=False)
     return target
 
 

@@ -154,7 +154,7 @@ class Stream:
                 if block:
                     self._failures = 0
                 elif self.size is not None and self.position != self.size:
-                    raise TransferError(f"it ended after {self.position} of {self.size} bytes")
+                    raise TransferError(f"incomplete download: {self.position} of {self.size} bytes")
                 return block
             except TransferError as fault:
                 self._back_off(fault)
@@ -227,5 +227,5 @@ def local_path(url):
     except UnicodeError:
         path = None
     if path is None or b"\0" in path:
-        raise SourceValueError(f"{redact(url)}: no path has a zero byte, or half of a surrogate pair")
+        raise SourceValueError(f"{redact(url)}: zero byte or unpaired surrogate in a path")
     return os.fsdecode(path)

@@ -61,7 +61,7 @@ class Url(NamedTuple):
             host.encode("idna")  # there are letters that become dots
             rest = (found[5] or "/").encode("utf-8", "surrogateescape")
             (found[2] or "").encode("utf-8", "surrogateescape")
-        except UnicodeError:  # the name, or half of a surrogate pair
+        except UnicodeError:  # the name, or an unpaired surrogate
             raise SourceValueError(f"not a host name, or not text: {bare(text)}") from None
         # What the rules of international names make of a letter may be a delimiter.
         if not re.fullmatch(r"[!-~]{1,253}", host) or ":" not in found[3] and re.search(r"[/?#\\@:\[\]]", host):

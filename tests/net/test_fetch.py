@@ -143,7 +143,7 @@ def test_silence_is_given_up(data):  # H05
     found, server = fetch_one([silent(data), answer(b"good")], timeout=0.4)
     assert found == (200, b"good", None) and 0.4 < time.monotonic() - start < 1.5
     (_, _, (reason, text)), server = fetch_one(silent(data), timeout=0.3, attempts=2)
-    assert reason == "remote" and "timed out" in text and server.count("/x") == 2
+    assert reason == "remote" and "read timed out: no data for 0.3 s (" in text and server.count("/x") == 2
 
 
 # Over three time-outs an image has to come at 1000 bytes a second.
@@ -178,7 +178,7 @@ def test_nobody_there_and_no_sense():  # H07
             one.close()
     for url, (_, body, (reason, text)) in zip(urls, found, strict=True):
         assert body is None and reason == "remote" and text.endswith(": " + url), (url, text)
-    assert "silent" in found[0][2][1] or "imeout" in found[0][2][1] or "timed out" in found[0][2][1]
+    assert "imeout" in found[0][2][1] or "timed out" in found[0][2][1]
     assert "(attempt 2 of 2)" in found[1][2][1] and "(attempt" not in found[5][2][1]
 
 
@@ -217,7 +217,7 @@ def test_https(tmp_path, monkeypatch):  # H15
             up = answer(status="302 Found", Location=f"{server.url}/x")
             with faulty({"/up": up}) as upward:
                 assert fetch([f"{upward.url}/up"])[0][1] == b"secret"
-    assert trusted[0][1] == b"secret" and trusted[1][2][1].startswith("a redirect from https to http is not followed")
+    assert trusted[0][1] == b"secret" and trusted[1][2][1].startswith("redirect from https to http refused")
     assert doubted[0][1] is None and "certificate" in doubted[0][2][1] and not plain.requests
 
 

@@ -46,7 +46,7 @@ def open_api(config):
     key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
     for name, value in (("api_url", url), ("api_key", key)):
         if not value.strip():
-            raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
+            raise SourceValueError(f"{name} missing: set source_config.{name} or DATAROOM_{name.upper()}")
     most = ANSWER + ANSWER_RECORD * config.page_size
     return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts(), most)
 
