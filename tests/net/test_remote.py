@@ -472,7 +472,7 @@ def test_hops_and_circles():
 )
 def test_redirects_that_are_refused(location):
     with serve([answer(b"", *filter(None, [location]), status="302 Go")]) as server:
-        fails(server.url, "redirected to")
+        fails(server.url, "redirect without a Location|redirect to an invalid url: not an http url")
         assert len(server.requests) == 1
 
 
@@ -847,7 +847,7 @@ def test_a_local_file_that_shrinks(tmp_path):
     with open_stream(str(path), block_size=1000) as stream:
         next(stream)
         path.write_bytes(BODY[:500])
-        with pytest.raises(RemoteError, match="ended after 1000 of 20480 bytes"):
+        with pytest.raises(RemoteError, match="incomplete download: 1000 of 20480 bytes"):
             list(stream)
 
 
