@@ -141,6 +141,7 @@ setup(
         module("sources.webdataset._tar"),
         module("sources.webdataset._tar_walk"),
         module("net._fetch"),
+        module("net._policy"),
         module("net._room"),
         module("net._transfers"),
     ],

@@ -64,6 +64,12 @@ def test_one_module_knows_the_network_library():
     assert users("net._curl") == {"net/_transfers.pyx", "net/_transfers.pxd"}
 
 
+def test_one_module_knows_what_the_environment_says_of_networks():
+    words = re.compile(r"_CA_BUNDLE|SSL_CERT_|getproxies|proxy_bypass|\bcertifi\b|parsedate|HTTP_PROXY")
+    named = {str(path.relative_to(PACKAGE)) for path in modules("net", "sources") if words.search(path.read_text())}
+    assert named == {"net/policy.py"}
+
+
 def test_only_a_pass_knows_the_pool_and_only_the_client_a_pass():
     # cli/stages.py times the pool alone
     assert users("engine._pool") == {"run.py", "cli/stages.py"}

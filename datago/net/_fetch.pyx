@@ -25,6 +25,9 @@ from datago.net._transfers cimport (
     drop, engine_new, engine_prepare, job_free, pop, pull, push, run,
 )
 
+from datago.net import policy
+from datago.net.url import bare, redact_text
+
 cdef double POLL_INTERVAL_S = 0.05         # seconds between two looks for signals
 cdef double CLOSE_GRACE = 0.15   # seconds that close() waits for the thread
 
@@ -50,25 +53,6 @@ cdef class Body:
         free(self.data)
 
 
-def redacted(url):
-    """`url` without what may be secret: its query, fragment, user and password."""
-    scheme, colon, rest = url.partition("://")
-    bare = rest.partition("#")[0].partition("?")[0]
-    host, slash, path = bare.partition("/")
-    return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}{'?…' if len(bare) < len(rest) else ''}"
-
-
-def proxies(environment=os.environ):
-    """(proxy for http, proxy for https, no_proxy) from the variables that libcurl looks at; empty where there is none.
-
-    Read here, as a native thread must not look at the environment while Python may be changing it."""
-    def first(*names):
-        return next((environment[name] for name in names if environment.get(name)), "")
-    return (first("http_proxy", "all_proxy", "ALL_PROXY"),
-            first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
-            first("no_proxy", "NO_PROXY"))
-
-
 cdef dict open_fetchers = {}  # address -> a weak reference without a callback: that is Python code, and what it raises is lost
 
 
@@ -91,6 +75,14 @@ cdef Job *job_new(uint64_t number, bytes url) except NULL:
     return job
 
 
+cdef char *copied(bytes text) except NULL:
+    cdef char *copy = <char *>calloc(1, len(text) + 1)
+    if copy == NULL:
+        raise MemoryError
+    memcpy(copy, <const char *>text, len(text))
+    return copy
+
+
 cdef class Fetcher:
     """Downloads urls, `max_connections` at a time, and tries again what may pass.
 
@@ -99,18 +91,15 @@ cdef class Fetcher:
         timeout: seconds of silence (before the headers, or between two reads) after which a transfer is given up. So is
             one that brings less than 1000 bytes a second over three time-outs: this is for images, which are small.
         attempts: how often a url is asked for in all, if it cannot be connected to, times out, breaks off, ends early,
-            or answers 408, 429 or 5xx. Waits between are 0.2 s and twice as long each time, cut by up to half at
-            random, and at least what Retry-After says; if that is more than 120 s, the answer stands. Other answers
-            are final.
+            or answers what is_retried of policy.py says, after the waits that it has. Other answers are final.
         user_agent: the header.
         max_bytes: longer bodies are failures.
         capacity: urls inside at once, from submit to take.
-        ca_file: a bundle of certificates to trust instead of libcurl's own; "": none.
 
     Only status 200 is good. Redirects are followed, 10 at most, to http and https, and not from https to http. HTTP/1.1
-    is spoken. Proxies are those of the environment (http_proxy, https_proxy, all_proxy, no_proxy) at construction. When
-    it is closed or dropped, and when the interpreter exits, everything inside is. In a forked child it raises
-    RuntimeError.
+    is spoken. Proxies and certificates are those that policy.py finds in the environment at construction: a native thread
+    must not look at it while Python may be changing it. When it is closed or dropped, and when the interpreter exits,
+    everything inside is. In a forked child it raises RuntimeError.
 
     Raises:
         OSError: the thread could not be started.
@@ -125,21 +114,18 @@ cdef class Fetcher:
     cdef object __weakref__
 
     def __cinit__(self, int max_connections=64, double timeout=20, int attempts=3, user_agent="datago",
-                  uint64_t max_bytes=2**30, size_t capacity=0, ca_file=""):
-        cdef int scheme, failed
+                  uint64_t max_bytes=2**30, size_t capacity=0):
+        cdef int failed
         if max_connections < 1 or attempts < 1 or not timeout > 0:
             raise ValueError("max_connections, attempts and timeout must be above 0")
         self.pid = getpid()
         self.jobs = {}
         self.engine = engine_new(max_connections, attempts, timeout, max_bytes, capacity or 4 * max_connections)
         self.engine.rng_state = int.from_bytes(os.urandom(8))
-        http, https, no_proxy = (os.fsencode(value) for value in proxies())
-        for scheme, proxy in enumerate((http, https)):
-            self.engine.proxies[scheme] = <char *>calloc(1, len(proxy) + 1)
-            if self.engine.proxies[scheme] == NULL:
-                raise MemoryError
-            memcpy(self.engine.proxies[scheme], <const char *>proxy, len(proxy))
-        engine_prepare(self.engine, user_agent.encode(), no_proxy, os.fsencode(ca_file))
+        http, https, no_proxy = (os.fsencode(value) for value in policy.proxies())
+        self.engine.proxies[0], self.engine.proxies[1], self.engine.no_proxy = copied(http), copied(https), copied(no_proxy)
+        file, folder = (os.fsencode(path) for path in policy.trust())
+        engine_prepare(self.engine, user_agent.encode(), file, folder)
         self.engine.owners = 2
         failed = dg_thread_start(&self.thread, run, self.engine)
         if failed:
@@ -240,7 +226,7 @@ cdef class Fetcher:
             words += ", the signed url has expired"
         if job.attempt > 1:
             words += f" (attempt {job.attempt} of {self.engine.attempts})"
-        return f"{words}: {redacted(url)}"
+        return f"{redact_text(words)}: {bare(url)}"
 
     def close(self):
         """Drops everything, wherever it is. Idempotent, from any thread; at most 0.15 s if the thread does not come."""

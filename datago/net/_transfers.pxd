@@ -39,6 +39,7 @@ cdef struct Slot:
     double span            # when the present span of the rate rule began
     size_t span_bytes      # came in it
     size_t error_bytes     # came of an error's page
+    double retry_after     # seconds that the last head asks to wait; below 0: it does not
     size_t head_bytes      # came of heads and trailers
     size_t expected        # bytes of the body by its head; the largest number: it does not say
     size_t wanted          # the capacity that a paused transfer waits for; 0: it is not paused
@@ -67,6 +68,7 @@ cdef struct FetchState:
     double timeout
     uint64_t max_bytes
     char *proxies[2]       # for http and https; empty: none
+    char *no_proxy         # the hosts that are asked without one
     uint64_t rng_state          # state of the generator of jitter
     # the thread's own:
     pollfd *sockets        # what libcurl waits for; the first is the pipe
@@ -93,7 +95,7 @@ cdef enum JoinOutcome:
     JOIN, LEAVE_BEHIND, NOT_MINE
 
 cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL
-cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1
+cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *ca_file, const char *ca_folder) except -1
 cdef void *run(void *argument) noexcept nogil          # the thread; it owns a share of the FetchState
 cdef void drop(FetchState *engine) noexcept nogil          # one of the owners goes; the last one frees
 cdef bint push(FetchState *engine, Queue *jobs) noexcept nogil

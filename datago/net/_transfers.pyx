@@ -5,6 +5,7 @@ It runs without the GIL and touches no Python object.
 """
 from libc.errno cimport errno
 from libc.stdint cimport uint64_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
@@ -12,6 +13,7 @@ from posix.unistd cimport close, pipe, read, write
 
 from datago._ascii cimport begins
 from datago.net._curl cimport *  # it declares what is used here, nothing else
+from datago.net._policy cimport MAX_RETRY_AFTER_S, backoff_s, bypasses_proxy, is_retried, retry_after_s
 from datago.net._room cimport (
     HELD, forget, grow, leave_room, next_to_resume, no_longer_waiting, reader_is_behind, resize, takes_common_room,
 )
@@ -28,8 +30,6 @@ cdef size_t PEEK = 2048            # bytes kept of an error's page, to see why
 cdef size_t PATIENCE = 256 << 10   # bytes read of an error's page before the connection is cut instead
 cdef size_t LONGEST_HEAD = 128 << 10  # bytes of an answer's heads, informational ones and trailers included
 cdef int REDIRECTS = 10
-cdef double FIRST_WAIT = 0.2, LONGEST_WAIT = 20   # seconds before a retry; they double in between
-cdef double LONGEST_RETRY_AFTER = 120             # seconds; who asks for more is not asked again
 cdef double LEAST_RATE = 1000, RATE_SPANS = 3     # bytes per second, over a span of so many time-outs
 cdef double HURRY = 100_000                       # the same of who takes room for which others wait, see _room.pyx
 cdef double CONNECT_TIMEOUT = 10                  # seconds, or the read time-out if that is shorter
@@ -50,12 +50,15 @@ cdef size_t on_header(char *data, size_t one, size_t count, void *argument) noex
     slot.heard = dg_now()
     slot.head_bytes += count
     if slot.head_bytes > LONGEST_HEAD:
-        say(slot.job.text, "the head of the answer is too long")
+        say(slot.job.text, "headers too long")
         return 0
     if count <= 2 and data[0] in b"\r\n":  # the empty line; trailers may come behind the body
         slot.head_ended = True
     elif count > 5 and begins(data, "http/"):
         slot.head_ended = False  # an informational answer came before
+        slot.retry_after = -1
+    elif count > 12 and begins(data, "retry-after:"):
+        slot.retry_after = retry_after_s(data + 12, count - 12)
     return count
 
 
@@ -155,14 +158,15 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     cdef bint secure = begins(url, "https://")
     cdef CURL *before = slot.easy
     cdef CURLMcode failed
-    slot.text[0] = 0
+    slot.text[0] = slot.job.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
     slot.error_bytes = slot.span_bytes = slot.head_bytes = 0
+    slot.retry_after = -1
     slot.heard = slot.span = dg_now()
     if not secure and not begins(url, "http://"):
         settle(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
-        settle(slot, CURLE_OK, 0, "a redirect from https to http is not followed")
+        settle(slot, CURLE_OK, 0, "redirect from https to http refused")
     else:
         slot.secure = secure
         slot.easy = curl_easy_duphandle(engine.model)
@@ -170,7 +174,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         curl_easy_setopt(slot.easy, CURLOPT_HEADERDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_WRITEDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_ERRORBUFFER, <char *>slot.text)
-        curl_easy_setopt(slot.easy, CURLOPT_PROXY, engine.proxies[secure])
+        curl_easy_setopt(slot.easy, CURLOPT_PROXY, <const char *>b"" if bypasses_proxy(engine.no_proxy, url) else engine.proxies[secure])
         curl_easy_setopt(slot.easy, CURLOPT_URL, url)
         curl_easy_cleanup(before)  # to which `url` may belong
         failed = curl_multi_add_handle(engine.multi, slot.easy)
@@ -187,7 +191,7 @@ cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
     curl_easy_getinfo(slot.easy, CURLINFO_REDIRECT_URL, &target)
     curl_multi_remove_handle(slot.engine.multi, slot.easy)
     if result == CURLE_OK and not slot.head_ended:  # libcurl takes that for an answer without a body
-        settle(slot, CURLE_GOT_NOTHING, 0, "the answer broke off in its head")
+        settle(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
     elif target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
         settle(slot, result, status, why)
     elif slot.hops == REDIRECTS:
@@ -203,15 +207,18 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     cdef FetchState *engine = slot.engine
     cdef Job *job = slot.job
     cdef bint passing = False  # what may pass by itself
-    cdef curl_off_t wait = 0
+    cdef double wait = 0
+    cdef long proxy_status = 0
     job.status = status
     no_longer_waiting(slot)
     slot.job = NULL
     if job.verdict == GOOD and status >= 300:
-        # Whatever became of its body, the status is what matters.
+        job.text[0] = 0  # whatever became of its body, the status is what matters
         job.verdict = NOT_FOUND if status == 404 or status == 410 else REMOTE
-        passing = status == 408 or status == 429 or status >= 500
-        curl_easy_getinfo(slot.easy, CURLINFO_RETRY_AFTER, &wait)
+        passing = is_retried(status)
+        wait = slot.retry_after if passing else 0
+        if wait > MAX_RETRY_AFTER_S:
+            snprintf(job.text, sizeof(job.text), "HTTP %ld; asks to come again in %.0f s", status, wait)
     elif job.verdict == GOOD and (result != CURLE_OK or status != 200):
         job.verdict = TOO_LARGE if result == CURLE_FILESIZE_EXCEEDED else REMOTE
         if result == CURLE_OUT_OF_MEMORY:  # libcurl calls host names so, too, that have no international form
@@ -225,10 +232,13 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
         elif result != CURLE_OK:
             say(job.text, curl_easy_strerror(result))
         passing = may_pass(result)
-    if passing and job.attempt < engine.attempts and wait <= LONGEST_RETRY_AFTER:
-        job.due = dg_now() + max(<double>wait, backoff(engine, job.attempt))
+        if passing and status == 0:  # where a proxy refused the tunnel, its status decides
+            curl_easy_getinfo(slot.easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status)
+            passing = proxy_status < 300 or is_retried(proxy_status)
+    if passing and job.attempt < engine.attempts and wait <= MAX_RETRY_AFTER_S:
+        job.due = dg_now() + max(wait, backoff_s(job.attempt, chance(engine)))
         job.attempt += 1
-        job.verdict, job.text[0] = GOOD, 0
+        job.verdict = GOOD
         forget(engine, job)
         job.next = engine.retries
         engine.retries = job
@@ -256,16 +266,10 @@ cdef bint may_pass(CURLcode result) noexcept nogil:
             or result == CURLE_WEIRD_SERVER_REPLY or result == CURLE_UNSUPPORTED_PROTOCOL)
 
 
-cdef double backoff(FetchState *engine, int attempt) noexcept nogil:
-    """Seconds to wait after attempt 1, 2 …: twice as long each time, of which the second half is up to chance.
-
-    So waits grow for certain, and those who failed together come back apart."""
-    cdef double wait = FIRST_WAIT
-    while attempt > 1 and wait < LONGEST_WAIT:
-        attempt -= 1
-        wait *= 2
+cdef double chance(FetchState *engine) noexcept nogil:
+    """A number from 0 to 1."""
     engine.rng_state = engine.rng_state * 6364136223846793005ULL + 1442695040888963407ULL
-    return min(wait, LONGEST_WAIT) * (0.5 + 0.5 * (<double>(engine.rng_state >> 11) / (<uint64_t>1 << 53)))
+    return <double>(engine.rng_state >> 11) / (<uint64_t>1 << 53)
 
 
 # ---- the thread -----------------------------------------------------------------------------------------------------
@@ -414,12 +418,13 @@ cdef void give_up_silent(FetchState *engine) noexcept nogil:
         if slot.job == NULL or slot.wanted:
             continue
         if now - slot.heard > engine.timeout:
-            end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: the server is silent")
+            snprintf(slot.job.text, sizeof(slot.job.text), "read timed out: no data for %g s", engine.timeout)
+            end(slot, CURLE_OPERATION_TIMEDOUT, NULL)
         elif now - slot.span > length:
             if slot.span_bytes < length * LEAST_RATE:
-                end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: less than 1000 bytes a second")
+                end(slot, CURLE_OPERATION_TIMEDOUT, "read timed out: less than 1000 bytes a second")
             elif crowded and slot.span_bytes < length * HURRY and takes_common_room(slot):
-                end(slot, CURLE_OPERATION_TIMEDOUT, "timed out: too slow for its size while others wait for memory")
+                end(slot, CURLE_OPERATION_TIMEDOUT, "read timed out: too slow for its size while others wait for memory")
             slot.span, slot.span_bytes = now, 0
 
 
@@ -526,21 +531,21 @@ cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t ma
     return engine
 
 
-cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *no_proxy, const char *ca_file) except -1:
-    """What all transfers have in common. The strings are copied; an empty ca_file leaves libcurl its own."""
+cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *ca_file, const char *ca_folder) except -1:
+    """What all transfers have in common. The strings are copied; of the two kinds of certificates one may be empty."""
     cdef long connect = max(<long>1, <long>(1000 * min(engine.timeout, CONNECT_TIMEOUT)))
     cdef CURL *easy = engine.model
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
     curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, no_proxy)
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, b"")  # `begin` decides
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
     curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
-    if ca_file[0]:
-        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file)
+    curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file if ca_file[0] else NULL)
+    curl_easy_setopt(easy, CURLOPT_CAPATH, ca_folder if ca_folder[0] else NULL)  # NULL: not libcurl's own
     dg_curl_quick_exit(easy)
     return 0
 
@@ -580,6 +585,7 @@ cdef void drop(FetchState *engine) noexcept nogil:
     pthread_mutex_destroy(&engine.lock)
     free(engine.proxies[0])
     free(engine.proxies[1])
+    free(engine.no_proxy)
     free(engine.sockets)
     free(engine.ready)
     free(engine.slots)

@@ -7,6 +7,7 @@ from datago.errors import SourceOSError
 from datago.threads import start_thread
 
 POLL_INTERVAL_S = 0.1  # seconds between two looks at `stop`
+CHANGED = "object changed during the download (ETag, date or size)"
 
 
 class Stopped(Exception):
@@ -22,13 +23,12 @@ class TransferError(Exception):
 
     Attributes:
         retry: whether another attempt may go better.
-        paced: whether the server said when to come again (and everybody waits for it, see http.py).
         status: the HTTP status that was the reason, or None.
     """
 
-    def __init__(self, text, retry=True, paced=False, status=None):
+    def __init__(self, text, retry=True, status=None):
         super().__init__(text)
-        self.retry, self.paced, self.status = retry, paced, status
+        self.retry, self.status = retry, status
 
 
 def watcher(stop):
@@ -83,7 +83,7 @@ def run_in_thread(call, stop, timeout, what):
             value, raised = results.get(timeout=POLL_INTERVAL_S)
         except queue.Empty:
             if time.monotonic() >= end:
-                raise TransferError(f"{what} took longer than {timeout:g} s") from None
+                raise TransferError(f"{what} timed out after {timeout:g} s") from None
             continue
         if raised:
             raise raised

@@ -15,6 +15,7 @@ from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from datago.errors import SourceValueError
+from datago.net import policy
 from datago.net.cancel import POLL_INTERVAL_S, ReadIdle, TransferError, check, run_in_thread
 from datago.net.response import BUFFER, Response
 from datago.net.url import Url
@@ -46,14 +47,14 @@ class Wire(io.RawIOBase):
         while True:
             check(self._stop)
             if self._line_end is not None and time.monotonic() > self._line_end:
-                raise TransferError(f"a head did not come to its end within {3 * self._timeout:g} s")
+                raise TransferError(f"read timed out: headers or chunk line not complete after {3 * self._timeout:g} s")
             try:
                 return self._sock.recv_into(view)
             except TimeoutError:
                 if self.patience is not None and time.monotonic() - start >= self.patience:
                     raise ReadIdle from None
                 if time.monotonic() - start >= self._timeout:
-                    raise TransferError(f"nothing came for {self._timeout:g} s") from None
+                    raise TransferError(f"read timed out: no data for {self._timeout:g} s") from None
             except OSError as error:
                 raise _fault(error) from None
 
@@ -84,7 +85,7 @@ def exchange(url, headers, stop, timeout):
             _send(sock, f"CONNECT {url.host}:{url.port} HTTP/1.1", {"Host": f"{url.host}:{url.port}", **_login(proxy, "Proxy-")})
             response = Response(Wire(_Borrowed(sock), stop, timeout))
             if response.status != 200:
-                raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=response.status >= 500)
+                raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=policy.is_retried(response.status))
         if url.scheme == "https":
             sock = _secure(sock, url.host, stop, timeout)
         plain_proxy = proxy and url.scheme == "http"
@@ -134,7 +135,7 @@ def _connect(url, stop, timeout):
         return socket.getaddrinfo(url.host.encode(), url.port, type=socket.SOCK_STREAM)  # of a str it would raise UnicodeError
 
     last = None
-    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "the name lookup"):
+    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "DNS lookup"):
         sock = None
         try:
             sock = socket.socket(family, kind, protocol)
@@ -144,7 +145,7 @@ def _connect(url, stop, timeout):
                 _wait_connected(sock, stop, timeout)
                 status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if status:
-                raise OSError(status, f"no connection: {errno.errorcode.get(status, status)}")
+                raise OSError(status, f"connect failed: {errno.errorcode.get(status, status)}")
             sock.settimeout(timeout)
             return sock
         except BaseException as error:
@@ -153,7 +154,7 @@ def _connect(url, stop, timeout):
             if not isinstance(error, OSError):
                 raise
             last = error
-    raise last or OSError(errno.EHOSTUNREACH, "the name has no address")
+    raise last or OSError(errno.EHOSTUNREACH, f"DNS returned no address for {url.host}")
 
 
 def _wait_connected(sock, stop, timeout):
@@ -163,21 +164,19 @@ def _wait_connected(sock, stop, timeout):
     while not poll.poll(POLL_INTERVAL_S * 1000):
         check(stop)
         if time.monotonic() - start >= timeout:
-            raise OSError(errno.ETIMEDOUT, f"no connection within {timeout:g} s")
+            raise OSError(errno.ETIMEDOUT, f"connect timed out after {timeout:g} s")
 
 
 @cache
-def _tls():
-    import os
+def _tls(file, folder):
     import ssl
 
-    context = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None)
     try:
-        import certifi
-
-        context.load_verify_locations(certifi.where())
-    except ImportError:
-        pass
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except OSError as error:
+        raise TransferError(f"certificates {file or folder}: {error.strerror or error}", retry=False) from None
+    # As libcurl has it in every version of it; Python's defaults are not the same before and after 3.13.
+    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     return context
 
 
@@ -185,9 +184,9 @@ def _secure(sock, host, stop, timeout):
     """The socket, with TLS on it. The handshake goes on where a slice of waiting broke it off."""
     sock.settimeout(POLL_INTERVAL_S)
     try:
-        secure = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        secure = _tls(*policy.trust()).wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except ValueError as error:  # an SSLError is one too
-        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, "not a name that a certificate could have") from None
+        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, f"not a valid host name for TLS: {host}") from None
     start = time.monotonic()
     try:
         while True:
@@ -197,19 +196,16 @@ def _secure(sock, host, stop, timeout):
                 return secure
             except TimeoutError:
                 if time.monotonic() - start >= timeout:
-                    raise OSError(errno.ETIMEDOUT, f"no TLS handshake within {timeout:g} s") from None
+                    raise OSError(errno.ETIMEDOUT, f"TLS handshake timed out after {timeout:g} s") from None
     except BaseException:
         secure.close()
         raise
 
 
 def _proxy(url):
-    """The proxy that the environment (http_proxy, https_proxy, all_proxy, no_proxy) names for `url`, or None."""
-    from urllib.request import getproxies, proxy_bypass
-
-    proxies = getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(f"{url.host}:{url.port}"):
+    """The Url of the proxy to ask for `url`, or None."""
+    proxy = policy.proxy_for(url)
+    if not proxy:
         return None
     proxy = Url.parse(proxy if "://" in proxy else f"http://{proxy}")
     if proxy.scheme != "http":

@@ -7,15 +7,14 @@ import time
 from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
-from datago.net.cancel import TransferError, pause
+from datago.net import policy
+from datago.net.cancel import CHANGED, TransferError, pause
 from datago.net.connection import exchange
 from datago.net.url import Url, bare
 from datago.threads import OwnLock
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-BUSY = frozenset((408, 429))  # and 5xx: another attempt may go better
 HOPS = 10
-LONGEST_RETRY_AFTER = 600.0  # seconds; a server that wants more has failed
 TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
 
 log = logging.getLogger(__name__)
@@ -111,14 +110,14 @@ class HttpObject:
             else:
                 secret = {}
             if target in seen or len(seen) > HOPS:
-                raise TransferError("redirected in a circle" if target in seen else f"more than {HOPS} redirects", retry=False)
+                raise TransferError("redirect loop" if target in seen else f"more than {HOPS} redirects", retry=False)
             url = target
 
     def _check_range(self, response):
         found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position:
             self._ranges = False
-            raise TransferError(f"asked for the bytes from {self.position} on, the server sent others")
+            raise TransferError(f"server returned the wrong range for bytes={self.position}-")
         self._check_unchanged(response, None if found[2] == "*" else int(found[2]))
 
     def _check_unchanged(self, response, size):
@@ -128,7 +127,7 @@ class HttpObject:
         else:
             same = not self._modified or not modified or self._modified == modified
         if not same or None not in (size, self.size) and size != self.size:
-            raise TransferError("changed while it was read", retry=False)
+            raise TransferError(CHANGED, retry=False)
         self.size = size if self.size is None else self.size
         self.checked = self.checked or response.checked
 
@@ -139,36 +138,36 @@ class HttpObject:
             view = scratch[:left]
             count = response.readinto(view)
             if not count:
-                raise TransferError("the body ended before the place where the last one broke off")
+                raise TransferError(f"incomplete download: {self.position - left} bytes, {self.position} had come before")
             tail = _tail(tail, view, count)
             left -= count
         if tail != self._tail:
-            raise TransferError("changed while it was read", retry=False)
+            raise TransferError("object changed during the download (its bytes)", retry=False)
 
     def _check_over(self, response):
         """416: nothing follows what was read. That is the end if the object is no longer than that."""
         found = re.fullmatch(r"bytes \*/(\d{1,18})", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position or self.size not in (None, self.position):
             self._ranges = False
-            raise TransferError(f"asked for the bytes from {self.position} on, the server has none")
+            raise TransferError(f"server returned 416 for bytes={self.position}-, and no size that explains it")
         self.size, self.checked = self.position, True
         self.disconnect()
 
     def _refused(self, url, response):
         status = response.status
-        retry = status in BUSY or status >= 500
+        retry = policy.is_retried(status)
         text = f"{status} {printable(response.reason[:60])}".strip()
         if url != self._url:
             text = f"redirected to {url}: {text}"
         if status in (401, 403) and "?" in self._url.target:
             text += " (if the url is signed, it may have expired)"
-        wait = _retry_after(response.headers.get("retry-after")) if retry else None
-        if wait is not None and wait > LONGEST_RETRY_AFTER:
+        wait = policy.retry_after(response.headers.get("retry-after", "")) if retry else None
+        if wait is not None and wait > policy.MAX_RETRY_AFTER:
             return TransferError(f"{text}; asks to come again in {wait:.0f} s", retry=False, status=status)
         if wait is not None:
             with _lock():
                 _not_before[url.place] = max(_not_before.get(url.place, 0), time.monotonic() + wait)
-        return TransferError(text, retry=retry, paced=wait is not None, status=status)
+        return TransferError(text, retry=retry, status=status)
 
 
 def _tail(tail, view, count):
@@ -181,24 +180,10 @@ def _wait_for(url, stop):
         pause(left + random.uniform(0, 0.05 + min(1, left / 10)), stop)
 
 
-def _retry_after(text):
-    """Seconds, from a number or a date; None if there is neither, or one that no clock can say."""
-    if not text:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}", text):
-        return float(text)
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except Exception:  # of arithmetic (OverflowError) or of the library: it says nowhere which
-        return None
-
-
 def _redirected(url, location):
     """The Url that a Location header means."""
     if not location:
-        raise TransferError("redirected to nowhere", retry=False)
+        raise TransferError("redirect without a Location", retry=False)
     text = location.encode("latin-1").decode("utf-8", "surrogateescape")  # its bytes as they came
     base = f"{url.scheme}://{url.place}"
     try:
@@ -210,11 +195,11 @@ def _redirected(url, location):
             text = urljoin(base + url.target, text)
         target = Url.parse(text)
     except SourceValueError as error:
-        raise TransferError(f"redirected to what is {error}", retry=False) from None
+        raise TransferError(f"redirect to an invalid url: {error}", retry=False) from None
     except ValueError:  # urljoin
-        raise TransferError(f"redirected to what is not an http url: {bare(text)}", retry=False) from None
+        raise TransferError(f"redirect to an invalid url: not an http url: {bare(text)}", retry=False) from None
     if url.scheme == "https" and target.scheme == "http":
-        raise TransferError("redirected from https to http: refused", retry=False)
+        raise TransferError("redirect from https to http refused", retry=False)
     return target
 
 

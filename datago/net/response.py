@@ -41,23 +41,25 @@ class Response:
     def _line(self, most=LONGEST_LINE):
         line = self._reader.readline(most)
         if not line.endswith(b"\n"):
-            raise TransferError("the connection was closed within a line" if len(line) < most else "a line is too long")
+            raise TransferError(
+                "connection closed mid-response (headers or chunk line)" if len(line) < most else "header or chunk line too long"
+            )
         return line.decode("latin-1").rstrip("\r\n")
 
     def _head_line(self):
         line = self._line()
         self._room -= len(line) + 2
         if self._room < 0:
-            raise TransferError("the head is too long")
+            raise TransferError("headers too long")
         return line
 
     def _status_line(self):
         if not self._reader.peek(1):
-            raise TransferError("the connection was closed without an answer")
+            raise TransferError("connection closed without a response")
         line = self._head_line()
         found = re.fullmatch(r"HTTP/\d(?:\.\d)? +(\d\d\d)(?: (.*))?", line.rstrip(), re.I | re.A)
         if not found:
-            raise TransferError(f"the answer is not HTTP: {line[:40]!a}")
+            raise TransferError(f"not an HTTP response: {line[:40]!a}")
         return int(found[1]), (found[2] or "").strip()
 
     def _headers(self):
@@ -65,7 +67,7 @@ class Response:
         while line := self._head_line():
             count += 1
             if count > MOST_LINES:
-                raise TransferError(f"the head is too long: more than {MOST_LINES} lines")
+                raise TransferError(f"headers too long: more than {MOST_LINES} lines")
             if line[0] in " \t" and name:  # an old way to break a long value
                 headers[name] += " " + line.strip()
                 continue
@@ -80,7 +82,7 @@ class Response:
         if values == {""}:
             return None
         if len(values) != 1 or not re.fullmatch(r"[0-9]{1,18}", text := values.pop()):
-            raise TransferError("the Content-Length is not one number")
+            raise TransferError("invalid Content-Length")
         return int(text)
 
     def readinto(self, view, patience=None):
@@ -99,10 +101,14 @@ class Response:
             return self._patiently(patience, self._reader.readinto1, view)
         count = self._patiently(patience, self._reader.readinto1, view[: self._left])
         if not count:
-            raise TransferError("a chunk was cut" if self._chunked else f"the body ended {self._left} bytes early")
+            raise TransferError(
+                "connection closed mid-chunk"
+                if self._chunked
+                else f"incomplete response: {self.length - self._left} of {self.length} bytes"
+            )
         self._left -= count
         if self._chunked and self._left == 0 and self._line():
-            raise TransferError("damaged chunk: it is longer than its size")
+            raise TransferError("malformed chunk: longer than its size")
         return count
 
     def _patiently(self, patience, read, argument):
@@ -120,13 +126,13 @@ class Response:
         line = self._line(LONGEST_CHUNK_LINE)
         found = re.fullmatch(r"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(;.*)?", line)
         if not found:
-            raise TransferError("damaged chunk: its size is no number")  # what stands there may be of a body with secrets
+            raise TransferError("malformed chunk: its size is not a number")  # what stands there may be of a body with secrets
         self._left = int(found[1], 16)
         self._ended = self._left == 0
         while self._ended and (line := self._reader.readline(LONGEST_LINE)).strip():  # trailers say nothing to us
             self._room -= len(line)
             if self._room < 0:
-                raise TransferError("the trailers are too long")
+                raise TransferError("trailers too long")
         self._wire.end_head()
 
     def settle(self):

@@ -5,7 +5,7 @@ import re
 import stat
 
 from datago.errors import SourceValueError
-from datago.net.cancel import Stopped, TransferError, run_in_thread
+from datago.net.cancel import CHANGED, Stopped, TransferError, run_in_thread
 
 READ_AHEAD = 4 << 20  # bytes that fsspec asks for at once
 PATIENCE = 4  # time-outs that one such call, of which nothing is seen on its way, may take
@@ -65,7 +65,7 @@ class FsspecObject:
     def open(self):
         self._file, state = self._run_in_thread(self._open)
         if self._state and state != self._state:
-            raise TransferError("changed while it was read", retry=False)
+            raise TransferError(CHANGED, retry=False)
         size = getattr(self._file, "size", None)  # not every file system's files have one
         self._state, self.size = state, size if isinstance(size, int) and size >= 0 else None
 
@@ -82,7 +82,7 @@ class FsspecObject:
         file = self._file
         data = self._run_in_thread(lambda: bytes(file.read(len(view))))
         if len(data) > len(view):
-            raise TransferError("the storage gave more than it was asked for")
+            raise TransferError("storage returned more bytes than requested")
         view[: len(data)] = data
         self.position += len(data)
         return len(data)
@@ -114,15 +114,15 @@ def find_objects(pattern, stop, timeout):
 
 
 def _ask(call, stop, timeout):
-    """`call()`, apart; its exceptions become Faults."""
+    """`call()`, in a thread of its own; its exceptions become TransferErrors."""
     try:
-        return run_in_thread(call, stop, timeout, "the storage's answer")
+        return run_in_thread(call, stop, timeout, "storage request")
     except (TransferError, Stopped, SourceValueError):
         raise
     except Exception as error:
         name = type(error).__name__
         if name == "FileExpired":
-            raise TransferError("changed while it was read", retry=False) from None
+            raise TransferError(CHANGED, retry=False) from None
         raise TransferError(f"{name}: {error}", retry=not isinstance(error, FINAL) and "Credential" not in name) from None
 
 

@@ -8,21 +8,20 @@ password or token in it.
 
 import logging
 import os
-import random
 import re
 import time
 from urllib.parse import unquote_to_bytes
 
-from datago.errors import RemoteError, SourceValueError, printable, source_os_error
+from datago.errors import RemoteError, SourceValueError, source_os_error
+from datago.net import policy
 from datago.net.cancel import ReadIdle, Stopped, TransferError, check, pause, watcher
 from datago.net.http import HttpObject
 from datago.net.storage import FileObject, FsspecObject
-from datago.net.url import redact, scheme_of
+from datago.net.url import redact, redact_text, scheme_of
 from datago.versions import own
 
 __all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
 
-BACKOFF_LEAST, BACKOFF_FIRST, BACKOFF_MOST = 0.1, 0.4, 8.0  # seconds
 LONGEST_TEXT = 1000  # of what is said of a fault; libraries and servers may say much
 LINGER = 0.5  # seconds after which a block leaves though it is not full: a slow shard's samples need not wait
 
@@ -155,7 +154,7 @@ class Stream:
                 if block:
                     self._failures = 0
                 elif self.size is not None and self.position != self.size:
-                    raise TransferError(f"it ended after {self.position} of {self.size} bytes")
+                    raise TransferError(f"incomplete download: {self.position} of {self.size} bytes")
                 return block
             except TransferError as fault:
                 self._back_off(fault)
@@ -194,9 +193,7 @@ class Stream:
             raise self._error(fault) from None
         self.retries += 1
         log.info("%s: %s; attempt %d follows", redact(self._url), self._clean(fault), self._failures + 1)
-        if not fault.paced:
-            most = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** (self._failures - 1))
-            pause(random.uniform(min(BACKOFF_LEAST, most), most), self._stop)
+        pause(policy.backoff(self._failures), self._stop)  # and HttpObject.open waits for what is left of a Retry-After
 
     def _error(self, fault):
         times = f" ({self._failures} attempts)" if self._failures > 1 else ""
@@ -206,10 +203,7 @@ class Stream:
     def _clean(self, fault):
         """The fault's text, without what a server or a library may have repeated of our secrets."""
         text = str(fault).replace(self._url, redact(self._url))
-        query = self._url.partition("?")[2]
-        for secret in filter(None, (self._token, query)):
-            text = text.replace(secret, "…")
-        return printable(text[:LONGEST_TEXT])
+        return redact_text(text[:LONGEST_TEXT], self._token, self._url.partition("?")[2])
 
 
 def read_whole(url, most, **options):
@@ -233,5 +227,5 @@ def local_path(url):
     except UnicodeError:
         path = None
     if path is None or b"\0" in path:
-        raise SourceValueError(f"{redact(url)}: no path has a zero byte, or half of a surrogate pair")
+        raise SourceValueError(f"{redact(url)}: zero byte or unpaired surrogate in a path")
     return os.fsdecode(path)

@@ -26,6 +26,14 @@ def bare(url):
     return printable(path) + ("?…" if query else "")
 
 
+def redact_text(text, *secrets):
+    """What a server or a library said, printable, without these secrets, and without users and queries of the urls in it."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text)
+    return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
+
+
 class Url(NamedTuple):
     """An http(s) url in its parts. `target` is what the request line says: the given bytes, without the fragment."""
 
@@ -53,7 +61,7 @@ class Url(NamedTuple):
             host.encode("idna")  # there are letters that become dots
             rest = (found[5] or "/").encode("utf-8", "surrogateescape")
             (found[2] or "").encode("utf-8", "surrogateescape")
-        except UnicodeError:  # the name, or half of a surrogate pair
+        except UnicodeError:  # the name, or an unpaired surrogate
             raise SourceValueError(f"not a host name, or not text: {bare(text)}") from None
         # What the rules of international names make of a letter may be a delimiter.
         if not re.fullmatch(r"[!-~]{1,253}", host) or ":" not in found[3] and re.search(r"[/?#\\@:\[\]]", host):

@@ -215,7 +215,7 @@ def test_environment(server, monkeypatch):
         monkeypatch.setenv("DATAROOM_API_URL", server.api_url)
         monkeypatch.setenv("DATAROOM_API_KEY", TOKEN)
         monkeypatch.delenv(f"DATAROOM_{missing}")
-        with pytest.raises(SourceError, match=f"neither in source_config nor in DATAROOM_{missing}"):
+        with pytest.raises(SourceError, match=f"missing: set source_config.{missing.lower()} or DATAROOM_{missing}"):
             DatagoClient({"source_config": bare}).start()
     monkeypatch.setenv("DATAROOM_API_URL", server.api_url.rstrip("/"))
     monkeypatch.setenv("DATAROOM_API_KEY", f"\n{TOKEN} ")

@@ -214,7 +214,7 @@ def test_a_retry_after_that_nobody_understands(value):
 
 def test_hurt_pages():
     """The fuzzer, for a few seconds, over its kept corpus."""
-    script = pathlib.Path(__file__).parent / "fuzz" / "fuzz_pages.py"
+    script = pathlib.Path(__file__).parent.parent / "fuzz" / "fuzz_pages.py"
     command = [sys.executable, script, "--count", "300", "--seconds", "50"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=58, env={**os.environ, "PYTHONPATH": str(script.parent.parent.parent)}

@@ -25,7 +25,7 @@ import mutate
 from faulty import Faulty, answer
 
 from datago import DatagoClient, SourceError
-from datago.sources.db import api
+from datago.net import policy
 from datago.sources.db import source as db
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_pages"
@@ -196,8 +196,7 @@ def outcome(server, **keys):
 def main():
     options = mutate.options()
     logging.disable(logging.CRITICAL)
-    api.FIRST_WAIT = api.LONGEST_WAIT = 0.001
-    api.LONGEST_RETRY_AFTER = 0.5
+    policy.backoff, policy.MAX_RETRY_AFTER = lambda attempt: 0.001, 0.5
     db.ANSWER = 1 << 20
     corpus = [json.loads(path.read_text()) for path in sorted(CORPUS.glob("*.json"))]
     server, known = Server(), set()

@@ -13,7 +13,7 @@ from network import BODY, answer, from_range, serve
 
 from datago.errors import RemoteError
 from datago.net import cache as cache_module
-from datago.net import stream as remote
+from datago.net import policy
 from datago.net.cache import Cache
 from datago.net.stream import open_stream
 
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.network
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(remote, "BACKOFF_LEAST", 0.001)
-    monkeypatch.setattr(remote, "BACKOFF_FIRST", 0.005)
+    monkeypatch.setattr(policy, "backoff", lambda attempt: 0.005)
     for name in ("http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

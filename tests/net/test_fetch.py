@@ -13,7 +13,7 @@ import time
 import pytest
 from faulty import answer, cut, drip, faulty, silent, slow
 
-from datago.net._fetch import Fetcher, proxies, redacted
+from datago.net._fetch import Fetcher
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(30)]
 
@@ -143,7 +143,7 @@ def test_silence_is_given_up(data):  # H05
     found, server = fetch_one([silent(data), answer(b"good")], timeout=0.4)
     assert found == (200, b"good", None) and 0.4 < time.monotonic() - start < 1.5
     (_, _, (reason, text)), server = fetch_one(silent(data), timeout=0.3, attempts=2)
-    assert reason == "remote" and "timed out" in text and server.count("/x") == 2
+    assert reason == "remote" and "read timed out: no data for 0.3 s (" in text and server.count("/x") == 2
 
 
 # Over three time-outs an image has to come at 1000 bytes a second.
@@ -178,7 +178,7 @@ def test_nobody_there_and_no_sense():  # H07
             one.close()
     for url, (_, body, (reason, text)) in zip(urls, found, strict=True):
         assert body is None and reason == "remote" and text.endswith(": " + url), (url, text)
-    assert "silent" in found[0][2][1] or "imeout" in found[0][2][1] or "timed out" in found[0][2][1]
+    assert "imeout" in found[0][2][1] or "timed out" in found[0][2][1]
     assert "(attempt 2 of 2)" in found[1][2][1] and "(attempt" not in found[5][2][1]
 
 
@@ -199,7 +199,7 @@ def test_redirects():  # H15
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
-def test_https(tmp_path):  # H15
+def test_https(tmp_path, monkeypatch):  # H15
     bundle = tmp_path / "both.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
@@ -211,12 +211,13 @@ def test_https(tmp_path):  # H15
     with faulty({"/x": answer(b"plain")}) as plain:
         moved = answer(status="302 Found", Location=f"{plain.url}/x")
         with faulty({"/x": answer(b"secret"), "/down": moved}, certificate=bundle) as server:
-            trusted = fetch([f"{server.url}/x", f"{server.url}/down"], ca_file=str(tmp_path / "cert.pem"))
             doubted = fetch([f"{server.url}/x"])
+            monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "cert.pem"))
+            trusted = fetch([f"{server.url}/x", f"{server.url}/down"])
             up = answer(status="302 Found", Location=f"{server.url}/x")
             with faulty({"/up": up}) as upward:
-                assert fetch([f"{upward.url}/up"], ca_file=str(tmp_path / "cert.pem"))[0][1] == b"secret"
-    assert trusted[0][1] == b"secret" and trusted[1][2][1].startswith("a redirect from https to http is not followed")
+                assert fetch([f"{upward.url}/up"])[0][1] == b"secret"
+    assert trusted[0][1] == b"secret" and trusted[1][2][1].startswith("redirect from https to http refused")
     assert doubted[0][1] is None and "certificate" in doubted[0][2][1] and not plain.requests
 
 
@@ -254,13 +255,6 @@ def test_user_agent_and_proxies(monkeypatch):  # H23, H24
             b"by proxy",
             b"direct",
         ]
-    assert proxies({"http_proxy": "a", "HTTPS_PROXY": "b", "HTTP_PROXY": "no", "NO_PROXY": "c"}) == ("a", "b", "c")
-    assert proxies({"ALL_PROXY": "a"}) == ("a", "a", "")
-
-
-def test_redacted():
-    assert redacted("https://user:word@host:1/a/b.jpg?X-Amz-Signature=1#f") == "https://host:1/a/b.jpg?…"
-    assert redacted("http://host/a@b") == "http://host/a@b" and redacted("x") == "x" and redacted("") == ""
 
 
 def test_wrong_arguments():

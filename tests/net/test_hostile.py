@@ -60,7 +60,7 @@ def test_a_retry_after_that_nobody_understands_is_none(header):
 def test_redirects_to_what_is_no_url(location):
     head = answer(b"", "Location: @", status="302 Found").replace(b"@", location)
     with serve([head, answer(BODY)]) as server:
-        fails(server.url, "redirected to what is not a", attempts=1)
+        fails(server.url, "redirect to an invalid url: not a", attempts=1)
 
 
 def test_a_user_that_is_no_text_is_sent_as_it_came():
@@ -107,7 +107,7 @@ def test_a_head_that_drips_is_given_up(begin):
             request.sock.sendall(b"x")
 
     with serve([said]) as server:
-        fails(server.url, "did not come to its end within 0.6 s", attempts=1, timeout=0.2)
+        fails(server.url, "read timed out: headers or chunk line not complete after 0.6 s", attempts=1, timeout=0.2)
 
 
 def test_an_etag_with_a_line_break_is_not_sent_back():
@@ -152,7 +152,7 @@ def test_schemes_are_ascii():
 @pytest.mark.parametrize("token", ["[1]", '{"a": 1}', "5", "true", '"\\ud800"', '"é"', '"' + "x" * 20000 + '"'])
 def test_page_tokens_that_are_none(token):
     page = b'{"items": [], "nextPageToken": %s}' % token.encode()
-    with serve([answer(page)]) as server, pytest.raises(SourceValueError, match="nextPageToken is none"):
+    with serve([answer(page)]) as server, pytest.raises(SourceValueError, match="invalid nextPageToken"):
         shard_urls(f"{server.url}/o")
 
 

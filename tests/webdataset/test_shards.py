@@ -161,7 +161,7 @@ def test_folders_and_litter_split_no_sample():
 def test_keys_that_come_back_are_named():
     entries, failures, _ = read(tar([("0.jpg", J), ("1.jpg", J), ("0.txt", b"a"), ("1.txt", b"b")]))
     assert [(f.name, f.reason) for f in failures] == [("s.tar:0", "sample"), ("s.tar:1", "sample")]
-    assert "not together; came back with txt" in failures[0].text and len(entries) == 2
+    assert "duplicate or non-contiguous sample key; fields: txt" in failures[0].text and len(entries) == 2
 
 
 def test_missing_and_odd_fields():

@@ -1,24 +1,20 @@
 """Requests to the database's API: the key, retries, and what a refusal says. Its urls and errors never show the key."""
 
-import email.utils
 import json
-import random
 import re
-import time
 import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from datago.errors import SourceOSError, SourceValueError, printable
+from datago.net import policy
 from datago.net.cancel import Stopped, TransferError
 from datago.net.http import HttpObject, same_place
 from datago.net.json_text import parse_json
-from datago.net.url import Url, bare
+from datago.net.url import Url, bare, redact_text
 from datago.threads import Flag
 
-FIRST_WAIT, LONGEST_WAIT = 0.2, 20  # seconds before a retry; they double in between
-LONGEST_RETRY_AFTER = 120  # seconds; who asks for more is not asked again
 BLOCK = 1 << 14  # bytes that are received, and that they are inflated to, at a time
 LONGEST_REFUSAL = 1 << 16  # bytes of an answer that is none
 LONG_LINE = 4000  # bytes of a request line that every server takes; common limits are 4094 (gunicorn) and 8192
@@ -109,17 +105,18 @@ class Api:
                         if attempt == attempts or {"content-length", "transfer-encoding"} & set(answer.headers):
                             raise
                 said = self._detail(answer)
-                problem, least = f"HTTP {answer.status}{said}", _retry_after(answer.headers.get("retry-after", ""))
+                problem, least = f"HTTP {answer.status}{said}", policy.retry_after(answer.headers.get("retry-after", "")) or 0
                 if answer.status in (414, 431) or answer.status == 400 and not said:
                     problem += _length(url)
-                passing = answer.status in (200, 408, 429) or answer.status >= 500
-                if not passing or least > LONGEST_RETRY_AFTER:
+                passing = answer.status == 200 or policy.is_retried(answer.status)
+                if passing and least > policy.MAX_RETRY_AFTER:
+                    problem += f"; asks to come again in {least:.0f} s"
+                if not passing or least > policy.MAX_RETRY_AFTER:
                     fatal = SourceValueError if answer.status in (400, 414, 431) else SourceOSError
             if fatal:
                 raise fatal(f"{what}: {problem}; from {bare(url)}")
             if attempt < attempts and not self.stopped:
-                wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.5, 1)
-                self._stopped.wait(max(wait, least))
+                self._stopped.wait(max(policy.backoff(attempt), least))
             if self.stopped:
                 return None
         raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempts}); from {bare(url)}")
@@ -172,8 +169,7 @@ class Api:
 
     def _shown(self, text):
         """What others say, without the key, and without users and queries of urls that it may name."""
-        text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text.replace(self._key, "…"))
-        return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
+        return redact_text(text, self._key)
 
 
 def _blocks(response):
@@ -223,14 +219,3 @@ def _length(url):
     part = max(url.partition("?")[2].split("&"), key=len)
     name = printable(part.partition("=")[0][:40])
     return f" (the request line has {len(url)} bytes, {len(part)} of them for {name}: the server may not take as many)"
-
-
-def _retry_after(value):
-    """Seconds to wait as the header says, 0 without it."""
-    value = value.strip()
-    if re.fullmatch("[0-9]{1,9}", value):
-        return int(value)
-    try:
-        return max(0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return 0

@@ -183,7 +183,7 @@ class Pages:
                 url = here.partition("?")[0] + (f"?{query}" if query else "")
                 url.encode()
         except ValueError:
-            raise SourceValueError(f"page {number} leads to what is no url: {bare(following[:200])}; from {bare(page_url)}") from None
+            raise SourceValueError(f"page {number} has an invalid next url: {bare(following[:200])}; from {bare(page_url)}") from None
         return url
 
     def _ask(self, url, params, number):

@@ -86,7 +86,7 @@ def _name(record, key, default):
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadRecord(f"{key}: half of a surrogate pair") from None
+            raise BadRecord(f"{key}: unpaired surrogate") from None
     return text
 
 
@@ -107,7 +107,7 @@ def _attributes(record):
             inside = [value for value in values if isinstance(value, dict | list)]
             values = [one for value in inside for one in (value.values() if isinstance(value, dict) else value)]
         if any(isinstance(value, dict | list) for value in values):
-            raise BadRecord(f"attributes: more than {DEEPEST} objects and lists within one another")
+            raise BadRecord(f"attributes: nested deeper than {DEEPEST}")
     return text
 
 
@@ -148,7 +148,7 @@ def _absolute(url, page_url):
         try:
             url = urljoin(page_url, url)
         except ValueError:
-            raise BadRecord("a url that cannot be understood") from None
+            raise BadRecord("invalid url") from None
     if url.isascii() and url.isprintable() and " " not in url:
         return url
     return quote(url, safe="%/:?&=#+~!$,;'@()*[]", errors="replace")

@@ -46,7 +46,7 @@ def open_api(config):
     key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
     for name, value in (("api_url", url), ("api_key", key)):
         if not value.strip():
-            raise SourceValueError(f"{name}: neither in source_config nor in DATAROOM_{name.upper()}")
+            raise SourceValueError(f"{name} missing: set source_config.{name} or DATAROOM_{name.upper()}")
     most = ANSWER + ANSWER_RECORD * config.page_size
     return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts(), most)
 
@@ -112,7 +112,7 @@ class DbSource:
         self._fetcher = Fetcher(
             config.max_connections, config.read_timeout, environment.attempts(), config.user_agent,
             config.max_file_bytes,
-            self._capacity, _ca_file(),
+            self._capacity,
         )  # fmt: skip
         try:
             if not self._stopped:
@@ -214,13 +214,3 @@ class DbSource:
         """The samples that are complete with these downloads."""
         self._downloading -= len(results)
         return self._leaving([record.finish() for (record, index), _, body, error in results if record.put(index, body, error)])
-
-
-def _ca_file():
-    """The certificates that pages are checked against are those for downloads too."""
-    named = (os.environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"))
-    if found := next(filter(None, named), None):
-        return found
-    import certifi
-
-    return certifi.where()

@@ -36,10 +36,10 @@ def check(pattern):
         if not 0 <= depth <= DEEPEST:
             break
     if depth:
-        raise SourceValueError(f"{redact(pattern)}: its braces do not pair, or are within one another too deep")
+        raise SourceValueError(f"{redact(pattern)}: unbalanced braces, or nested deeper than {DEEPEST}")
     count = _count(pattern)
     if count > MAX_SHARDS:
-        raise SourceValueError(f"{redact(pattern)}: stands for too many urls, {MAX_SHARDS} are the most")
+        raise SourceValueError(f"{redact(pattern)}: expands to more than {MAX_SHARDS} urls")
 
 
 def _count(pattern):

@@ -46,9 +46,9 @@ def list_objects(url, token, **options):
         if not page_token:
             return found
         if not isinstance(page_token, str) or len(page_token) > LONGEST_TOKEN or not page_token.isascii():
-            raise SourceValueError(f"{redact(url)}: the listing's nextPageToken is none")
+            raise SourceValueError(f"{redact(url)}: invalid nextPageToken")
         if page_token in seen:
-            raise SourceValueError(f"{redact(url)}: the listing's pages go in a circle")
+            raise SourceValueError(f"{redact(url)}: repeated nextPageToken")
         if len(found) > MAX_SHARDS or len(seen) >= MOST_PAGES:
             raise SourceValueError(f"{redact(url)}: the listing has no end: {len(found)} objects on {len(seen) + 1} pages so far")
         seen.add(page_token)

@@ -157,7 +157,7 @@ class ShardReader:
         self._fields = tuple(members)
         name = f"{self.name}:{key}"
         if key in self._seen:
-            self._done.append(Failure(name, "sample", f"members of one sample are not together; came back with {', '.join(members)}"))
+            self._done.append(Failure(name, "sample", f"duplicate or non-contiguous sample key; fields: {', '.join(members)}"))
             return
         self._seen.add(key)
         large = [field for field, member in members.items() if member is None]

@@ -66,7 +66,7 @@ def _check(entry):
     if entry.startswith("pipe:"):
         raise SourceValueError("url: pipe: is not supported, datago runs no commands; name a file or a url")
     if "\0" in entry or re.search("[\ud800-\udc7f\udd00-\udfff]", entry):
-        raise SourceValueError(f"url {redact(entry)}: a zero byte, or half of a surrogate pair")
+        raise SourceValueError(f"url {redact(entry)}: zero byte or unpaired surrogate")
     if scheme in ("http", "https"):
         Url.parse(entry)
         if "*" in entry.partition("?")[0]:

@@ -1,0 +1,75 @@
+"""One policy for all that is asked over HTTP: pages of a database, shards, listings, and downloads.
+
+| rule | what it says |
+|---|---|
+| certificates | `trust`: the files that the environment names, else certifi's |
+| proxies | `proxies`, `proxy_for`: http_proxy, https_proxy, all_proxy and no_proxy, in small or capital letters |
+| which answers are asked for again | `is_retried`: 408, 429 and 5xx |
+| when | `backoff`: after 0.2 s, twice as long each time, 20 s at most, cut by up to half at random |
+| Retry-After | `retry_after`: the least to wait; above MAX_RETRY_AFTER seconds the answer stands |
+| what may be shown | `redact`, `bare` and `redact_text` of url.py |
+
+The download thread calls the same functions without Python: they stand in _policy.pyx.
+"""
+
+import os
+import random
+from typing import NamedTuple
+
+from datago.net._policy import MAX_RETRY_AFTER, backoff_s, is_bypassed, is_retried, retry_after
+
+__all__ = ["MAX_RETRY_AFTER", "Proxies", "backoff", "is_retried", "proxies", "proxy_for", "retry_after", "trust"]
+
+
+class Proxies(NamedTuple):
+    """The proxy for http, that for https, and the hosts that are asked without one; empty where the environment names none."""
+
+    http: str
+    https: str
+    no_proxy: str
+
+
+def trust(environment=os.environ):
+    """(file, folder) of the certificates that servers are checked against; one of them may be empty.
+
+    REQUESTS_CA_BUNDLE or else CURL_CA_BUNDLE, each a file or a folder; else SSL_CERT_FILE, SSL_CERT_DIR or both; else what certifi
+    has, and the system's folder, where administrators put their own. Each of these replaces those after it.
+    """
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if path := environment.get(name):
+            return ("", path) if os.path.isdir(path) else (path, "")
+    file, folder = environment.get("SSL_CERT_FILE", ""), environment.get("SSL_CERT_DIR", "")
+    if file or folder:
+        return file, folder
+    import ssl
+
+    import certifi
+
+    system = ssl.get_default_verify_paths().openssl_capath
+    return certifi.where(), system if os.path.isdir(system) else ""
+
+
+def proxies(environment=os.environ):
+    """The Proxies that the environment names. Small letters come first, and an empty value means none.
+
+    Capital HTTP_PROXY is not looked at where REQUEST_METHOD is set: in a CGI program a client can set it by its `Proxy` header.
+    """
+
+    def named(name):
+        if name in environment or name == "http_proxy" and "REQUEST_METHOD" in environment:
+            return environment.get(name, "")
+        return environment.get(name.upper(), "")
+
+    return Proxies(named("http_proxy") or named("all_proxy"), named("https_proxy") or named("all_proxy"), named("no_proxy"))
+
+
+def proxy_for(url):
+    """The proxy to ask for a Url, as the environment has it; empty: none."""
+    found = proxies()
+    proxy = getattr(found, url.scheme)
+    return "" if not proxy or is_bypassed(found.no_proxy, f"{url.scheme}://{url.place}/") else proxy
+
+
+def backoff(attempt):
+    """Seconds to wait after attempt 1, 2 … failed."""
+    return backoff_s(attempt, random.random())
