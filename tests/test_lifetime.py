@@ -191,7 +191,7 @@ else:
 def test_a_client_that_is_stopped_by_a_thread_of_its_own(pictures):
     """Garbage is collected in any thread, and a finalizer in there may stop a client: its feeder does not wait for itself."""
     script = """
-from datago.sources.files import FileSource
+from datago.sources.file.source import FileSource
 batches = FileSource.batches
 def stopping(self):
     for batch in batches(self):
@@ -215,8 +215,8 @@ print(client.get_sample(), client.stats()["in_flight"], threading.active_count()
         "sys.excepthook = lambda *error: client",
         "signal.signal(signal.SIGTERM, lambda *a: None); threading.kept = client",
         "sys.kept = iter(DatagoIterDataset(config)); next(sys.kept)",
-        "from datago.sources.cache import Cache; sys.excepthook = lambda *error: writer\nwriter = Cache(sys.argv[2], 99).keep('0' * 64)",
-        "from datago._fetch import Fetcher; fetcher = Fetcher(1); sys.excepthook = lambda *error: fetcher",
+        "from datago.net.cache import Cache; sys.excepthook = lambda *error: writer\nwriter = Cache(sys.argv[2], 99).keep('0' * 64)",
+        "from datago.net._fetch import Fetcher; fetcher = Fetcher(1); sys.excepthook = lambda *error: fetcher",
     ],
 )
 def test_what_outlives_the_modules_says_nothing(pictures, tmp_path, keeper):
