@@ -75,6 +75,35 @@ typedef struct {
     void (*unpremultiply)(uint8_t *row, size_t n, int channels);
 } dg_resize_functions;
 
+/* resize_begin.c makes it ready for a picture, resize.c takes the rows through it. */
+struct dg_resizer {
+    const dg_resize_functions *functions;
+    dg_axis x, y;
+    dg_resize_plan plan;
+    uint8_t *dst;
+    size_t dst_stride;
+    int vertical_first;
+    int alpha;          /* the last channel is alpha, and there is something to resample */
+    uint8_t flip;       /* 128 where the passes work on signed bytes */
+    int loaded, stored; /* samples (bytes) of a row before and after the horizontal pass */
+    int next;           /* the source row to come */
+    int made;           /* rows that the vertical pass has made */
+    int done;           /* rows that are in the destination */
+
+    uint8_t *window; /* rows window_first … + window_rows - 1 of the vertical pass's input */
+    size_t window_stride;
+    int window_first, window_rows, window_room;
+
+    uint8_t *band; /* up to DG_BAND rows for the horizontal pass */
+    size_t band_stride;
+    int band_rows;
+    uint8_t *columns_in, *columns_out; /* the band before and after it, transposed */
+    uint8_t *finished;                 /* DG_BAND rows, or one, on the way to the destination */
+    size_t finished_stride;
+
+    dg_scratch memory; /* all of the above */
+};
+
 extern const dg_resize_functions dg_resize_generic;
 #ifdef __x86_64__
 extern const dg_resize_functions dg_resize_avx2;
