@@ -7,6 +7,8 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 import zlib
 
 import numpy
@@ -136,6 +138,14 @@ def opened(config, state=None):
     source = open_source(parsed, run, Progress())
     source.open()
     return source
+
+
+def threads_left(name="datago"):
+    """The names of our threads that are still there. One that has done its work is on Python's list for a moment more."""
+    end = time.monotonic() + 5
+    while (left := [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]) and time.monotonic() < end:
+        time.sleep(0.01)
+    return left
 
 
 def check_accounts(stats):

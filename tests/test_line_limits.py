@@ -10,10 +10,6 @@ LIMITS = {".c": 300, ".h": 300, ".pyx": 600, ".py": 250}
 # Longer today, with their present number of lines. A number here may only go down; a file that has come within its limit leaves the table.
 EXCEPTIONS = {
     "datago/client.py": 315,
-    "datago/config.py": 256,
-    "datago/engine/_pool.pyx": 699,
-    "datago/engine/_sample.pyx": 618,
-    "src_c/resize.c": 321,
 }
 
 

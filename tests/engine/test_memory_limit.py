@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import numpy
 import pytest
-from conftest import config, jpeg, photo, png, read, saved
+from conftest import config, jpeg, photo, png, read, saved, threads_left
 from database import until
 from tars import tar
 
@@ -180,7 +179,7 @@ def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
     begin = time.monotonic()
     client.stop()
     assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == client.stats()["memory"]["in_flight"] == 0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
+    assert not threads_left()
 
 
 # ---- batches ----
@@ -298,4 +297,4 @@ def test_stop_while_workers_wait_for_a_batch(tmp_path, monkeypatch):
         begin = time.monotonic()
         iterator.close()
         assert time.monotonic() - begin < 2 and dataset._running.stats()["in_flight"] == 0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
+    assert not threads_left()

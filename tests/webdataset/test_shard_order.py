@@ -3,13 +3,12 @@
 import itertools
 import json
 import random
-import threading
 import time
 
 import network
 import numpy
 import pytest
-from conftest import jpeg, opened
+from conftest import jpeg, opened, threads_left
 from tars import PIXEL, config, flat, ids, in_turn, shards, tar, write_index
 
 from datago import DatagoClient, SourceError
@@ -99,7 +98,7 @@ def test_nobody_waits_for_batches_that_nobody_wants(tmp_path):
         batches = opened(top).batches()
         next(batches)
         batches.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "datago shards"]
+    assert not threads_left("datago shards")
 
 
 # ---- ranks ----

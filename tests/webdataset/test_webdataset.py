@@ -8,7 +8,7 @@ import threading
 import network
 import numpy
 import pytest
-from conftest import TINY, jpeg, photo, saved
+from conftest import TINY, jpeg, photo, saved, threads_left
 from PIL import Image
 from tars import config, read, server, standard, tar  # noqa: F401
 
@@ -152,7 +152,7 @@ def test_limit_and_stop(tmp_path):
     with DatagoClient(config(tmp_path / "*.tar", samples_buffer_size=2)) as client:
         client.get_sample(timeout=20)
     assert client.stats()["in_flight"] == 0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("datago")]
+    assert not threads_left()
 
 
 # ---- over HTTP ----
