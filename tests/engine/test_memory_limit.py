@@ -1,5 +1,6 @@
 """memory_limit: what is in flight stays below it, nothing hangs because of it, and what never fits is a named failure."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -73,7 +74,8 @@ def test_the_process_stays_small(tmp_path):
         return int(done.stdout)
 
     assert grown() > 180 * MB
-    assert grown(memory_limit=64 * MB) < 100 * MB  # the limit, what the heap keeps for reuse, the threads
+    # The limit, a quarter of it that the heap keeps for reuse, two pictures on their way to the reader, and the threads.
+    assert grown(memory_limit=64 * MB) < (64 + 16 + 2 * 9 + 14) * MB
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,7 @@ def test_pictures_of_all_sizes_in_a_tight_place(tmp_path, monkeypatch, ordered):
 def test_a_large_picture_waits_no_longer_than_its_turn(tmp_path, monkeypatch):
     """It needs nearly the whole limit, and small ones that come later would always fit."""
     monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
+    importlib.import_module("datago.engine.fallback")  # the first picture for Pillow waits for this, whatever its turn
     names = [f"{i:03d}.jpg" for i in range(600)]
     for name in names:
         (tmp_path / name).write_bytes(saved(photo(300, 200), "GIF") if name == "020.jpg" else jpeg(100, 80))
