@@ -219,7 +219,8 @@ cdef class Fetcher:
 
     cdef str text(self, Job *job, url):
         """What went wrong, where, and after how many attempts; the end may be cut off."""
-        words = (<bytes>job.text).decode("utf-8", "replace") or f"HTTP {job.status}"
+        words = (<bytes>job.text).decode("utf-8", "replace")
+        words = words or ("no memory for the download" if job.verdict == NO_MEMORY else f"HTTP {job.status}")
         if job.verdict == TOO_LARGE:
             words = f"larger than max_file_bytes, which is {self.engine.max_bytes}"
         if job.status == 403 and b"xpired" in <bytes>(<char *>job.data)[:job.size]:
