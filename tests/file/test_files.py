@@ -143,11 +143,15 @@ def test_unreadable_files_and_folders(tmp_path):
 
 
 UNREADABLE = """
-import encodings.ascii, encodings.idna, encodings.latin_1, json, os, sys
+import contextlib, encodings.ascii, encodings.idna, encodings.latin_1, io, json, os, sys
 from datago import DatagoBatchDataset, DatagoClient
+from datago.cli import main
 good, root, closed, image = sys.argv[1:]
 top = lambda root, **keys: {"source_type": "file", "source_config": {"root_path": root}, "image_config": json.loads(image), **keys}
-DatagoClient(top(good)).get_sample()  # everything is imported now: another user may not read it
+DatagoClient(top(good)).get_sample()
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    main(["check", good])
+    main(["check", os.path.join(good, "*.tar")])  # everything is imported now: another user may not read it
 if os.geteuid() == 0:
     os.seteuid(65534)
 for folder in (root, closed):
@@ -160,7 +164,6 @@ try:
     DatagoBatchDataset(top(root), 1, classes="folder")
 except Exception as error:
     print(f"{type(error).__name__}: {error}")
-from datago.cli import main
 main(["check", root])
 main(["check", closed])
 main(["check", os.path.join(root, "*.tar")])
