@@ -69,11 +69,14 @@ class DatagoClient:
             SourceError: the source is not there.
             OSError: no worker thread could be started.
         """
+        self._start(again=True)
+
+    def _start(self, again):
         self._check_process()
         with self._starting():
             with self._lock():
                 before = self._pass, self._ended
-                if self._pass is not None and not self._ended:
+                if self._pass is not None and not (again and self._ended):
                     return
             running = Pass(self._config, self._next_run())
             try:
@@ -243,7 +246,7 @@ class DatagoClient:
         if running is None or running.pool is None or self._foreign():
             self._check_process()
             if not self._ended:
-                self.start()
+                self._start(again=False)  # another reader's pass may have ended since
             running = self._pass
             if running is None or running.pool is None:
                 return None  # stopped before it began
