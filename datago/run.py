@@ -11,7 +11,7 @@ from contextlib import suppress
 from datago import environment, metrics
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
-from datago.errors import SourceValueError, printable
+from datago.errors import SourceValueError, shown_name
 from datago.labels import labelled
 from datago.net.cancel import Stopped
 from datago.sources import open_source
@@ -152,14 +152,14 @@ class Pass:
         with self._lock:
             self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
             self.last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
-        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
+        log.error("%s: %s: %s", shown_name(failure.name), failure.reason, failure.text)
 
     def drop(self, batch):
         """Keeps and logs the ids of a batch that did not get full."""
         names = [sample.id for sample in batch.samples]
         with self._lock:
             self.dropped += names
-        text = ", ".join(map(printable, names))
+        text = ", ".join(map(shown_name, names))
         log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def stats(self):
@@ -183,7 +183,7 @@ class Pass:
         if counts["delivered"] == self.run.delivered == counts["dropped"] == 0 and counts["failed"]:
             last = self.last_failures[-1]
             raise SourceValueError(
-                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
+                f"none of the {counts['failed']} items of the source gave a sample; the last: {shown_name(last['name'])}: "
                 f"{last['reason']}: {last['text']}"
             )
 
