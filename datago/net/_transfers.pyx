@@ -37,6 +37,11 @@ cdef double CONNECT_TIMEOUT = 10                  # seconds, or the read time-ou
 curl_global_init(CURL_GLOBAL_DEFAULT)
 
 
+def version() -> str:
+    """libcurl and the libraries that it calls, with their versions: "NAME/VERSION NAME/VERSION …"."""
+    return (<bytes>curl_version()).decode()
+
+
 cdef void say(char *text, const char *words) noexcept nogil:
     cdef size_t length = strnlen(words, 255)
     memcpy(text, words, length)

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tarfile
@@ -164,7 +165,13 @@ def test_shards_behind_urls_are_looked_at(shards, tmp_path):
 def test_versions():
     out, err = datago("--version")
     version = importlib.metadata.version("datago")
-    assert err == "" and out.count("\n") == 1 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
+    assert err == "" and out.count("\n") == 2 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
+    libraries = dict(re.findall(r"([\w-]+)[ /]([0-9][\w.]*)", out.splitlines()[1]))
+    names = {"libjpeg-turbo": "libjpeg", "libwebp": "libwebp", "zlib": "zlib", "libdeflate": "libdeflate", "libcurl": "libcurl"}
+    found = {name: subprocess.run(["pkg-config", "--modversion", wanted], capture_output=True, text=True) for name, wanted in names.items()}
+    for name, done in found.items():
+        assert name in libraries, out
+        assert done.returncode or libraries[name] == done.stdout.strip(), name
     script = (
         "import sys, datago; known = [*sys.modules]; print(datago.__version__, 'importlib.metadata' in known, '__version__' in dir(datago))"
     )
@@ -216,7 +223,7 @@ def test_one_line_and_status_1(text, said, tmp_path):
         ("--seconds", "nan", "argument --seconds: got 'nan', wanted a number above 0"),
         ("--seconds", "0", "argument --seconds: got '0', wanted a number above 0"),
         ("--image-config", "{x", "argument --image-config: not JSON: Expecting property name"),
-        ("--compare", "dali", "argument --compare: got 'dali', wanted torch, webdataset, or both with a comma"),
+        ("--compare", "dali", "argument --compare: got 'dali', wanted torch, webdataset, or both separated by a comma"),
     ],
 )
 def test_options_say_what_they_want(folder, option, value, said):
