@@ -21,9 +21,9 @@ def line() -> str:
 def libraries() -> str:
     """The versions of the native libraries that datago calls, on one line. It loads them."""
     from datago.engine._pixels import versions
-    from datago.net._transfers import version
+    from datago.net._transfers import VERSIONS
 
-    return f"{versions()}, {version()}"
+    return f"{versions()}, {VERSIONS}"
 
 
 def _of(package: str) -> str | None:

@@ -1,2 +1,2 @@
 # datago.net._transfers: apart from this, what other compiled modules cimport.
-def version() -> str: ...
+VERSIONS: str
