@@ -19,7 +19,7 @@ from datago.server.tables import attributes, images
 if TYPE_CHECKING:
     from datago.server.store import Store
 
-Condition = sql.ColumnElement[bool]
+Clause = sql.ColumnElement[bool]
 
 # An attribute with integers and other numbers is a double; any other mixture is text. "null" has no value in any image.
 TYPES = ("boolean", "long", "double", "text", "object", "null")
@@ -84,10 +84,10 @@ def type_named(name: str, store: "Store") -> str:
     return kind
 
 
-def conditions(value: str, store: "Store") -> list[Condition]:
+def conditions(value: str, store: "Store") -> list[Clause]:
     """The conditions of the parameter `attributes`, a list of NAME:VALUE or NAME__COMPARATOR:VALUE."""
     names: dict[str, bool] = {}
-    tests: list[Condition] = []
+    tests: list[Clause] = []
     cost = 0
     for pair in dict.fromkeys(value.split(",")):
         name, meets, wanted, clauses = _pair(pair, store)
@@ -102,7 +102,7 @@ def conditions(value: str, store: "Store") -> list[Condition]:
     return [sql.select(sql.case((joined(sql.and_, tests), 1), else_=0)).where(*mine).scalar_subquery() == 1]
 
 
-def _pair(pair: str, store: "Store") -> tuple[str, Condition, int, int]:
+def _pair(pair: str, store: "Store") -> tuple[str, Clause, int, int]:
     """Parses one pair.
 
     Returns:
@@ -132,24 +132,24 @@ def _pair(pair: str, store: "Store") -> tuple[str, Condition, int, int]:
     return name, meets, wanted, len(words(value)) if test == "match" else 1
 
 
-def _boolean(test: str, value: str) -> Condition:
+def _boolean(test: str, value: str) -> Clause:
     return attributes.c.number == {"true": 1.0, "false": 0.0}[value.lower()]
 
 
-def _double(test: str, value: str) -> Condition:
+def _double(test: str, value: str) -> Clause:
     number = float(value) if NUMBER.fullmatch(value) else math.inf
     if not math.isfinite(number):
         raise ValueError(value)
     return compared(test, attributes.c.number, number)
 
 
-def compared(comparator: str, column: sql.ColumnElement[Any], number: float) -> Condition:
+def compared(comparator: str, column: sql.ColumnElement[Any], number: float) -> Clause:
     """`column` compared with `number`; equality if `comparator` is not one of COMPARE."""
-    compare: Callable[[Any, Any], Condition] = COMPARE.get(comparator, operator.eq)
+    compare: Callable[[Any, Any], Clause] = COMPARE.get(comparator, operator.eq)
     return compare(column, number)
 
 
-def _long(test: str, value: str) -> Condition:
+def _long(test: str, value: str) -> Clause:
     """Compares integers exactly, which doubles could not. A fraction equals no integer."""
     try:
         number = Decimal(value) if NUMBER.fullmatch(value) else None
@@ -165,7 +165,7 @@ def _long(test: str, value: str) -> Condition:
     return attributes.c.whole == least if least == most else sql.false()
 
 
-def _text(test: str, value: str) -> Condition:
+def _text(test: str, value: str) -> Clause:
     if test == "prefix":
         return sql.func.substr(attributes.c.text, 1, len(value)) == value
     if test == "match_phrase":
@@ -175,12 +175,12 @@ def _text(test: str, value: str) -> Condition:
     return attributes.c.text == value
 
 
-def _holds(phrase: str) -> Condition:
+def _holds(phrase: str) -> Clause:
     """Whether a text contains the words `phrase`. An empty phrase is in no text. LIKE limits the length of its patterns."""
     return sql.func.replace(attributes.c.words, phrase, "") != attributes.c.words if phrase.strip() else sql.false()
 
 
-def joined(join: Callable[..., Condition], conditions: Sequence[Condition], most: int = 32) -> Condition:
+def joined(join: Callable[..., Clause], conditions: Sequence[Clause], most: int = 32) -> Clause:
     """`join` (`sql.and_` or `sql.or_`) of any number of conditions, as a tree: SQLite limits the depth of an expression to 1000, and counts
     a plain chain of n conditions as n deep."""
     while len(conditions) > most:

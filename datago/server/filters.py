@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sql
 
 from datago.server import forms
-from datago.server.attributes import NULL, Condition, compared, type_named
+from datago.server.attributes import NULL, Clause, compared, type_named
 from datago.server.attributes import conditions as on_attributes
 from datago.server.forms import COMPARE, Invalid
 from datago.server.partition import SHARDS
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from datago.server.store import Store
 
 # makes conditions of a filter's name and its parsed value
-Make = Callable[[str, Any, "Store"], list[Condition]]
+Make = Callable[[str, Any, "Store"], list[Clause]]
 
 
-def conditions(params: Mapping[str, str], store: "Store") -> list[Condition]:
+def conditions(params: Mapping[str, str], store: "Store") -> list[Clause]:
     """The conditions that the filters in `params` put on images."""
     values = forms.read(params, {name: form for name, (form, _) in FILTERS.items()})
     return [condition for name, value in values.items() for condition in FILTERS[name][1](name, value, store)]
 
 
-def partition(params: Mapping[str, str]) -> list[Condition]:
+def partition(params: Mapping[str, str]) -> list[Clause]:
     """The condition of `partitions_count` and `partition`, as a list of at most one condition."""
     given = params.get("partitions_count"), params.get("partition")
     if (given[0] is None) != (given[1] is None):
@@ -50,40 +50,40 @@ def _natural(name: str, value: str, least: int) -> int:
     return number
 
 
-def _has_any(column: sql.Column[str], values: Iterable[str], *more: Condition) -> Condition:
+def _has_any(column: sql.Column[str], values: Iterable[str], *more: Clause) -> Clause:
     """Whether an image has at least one of `values` in `column` of its rows that meet the conditions `more`."""
     return sql.exists().where(column.table.c.image_id == images.c.id, column.in_(list(dict.fromkeys(values))), *more)
 
 
-def _has_all(column: sql.Column[str], values: Iterable[str], *more: Condition) -> Condition:
+def _has_all(column: sql.Column[str], values: Iterable[str], *more: Clause) -> Clause:
     """Whether an image has all of `values`. One count serves any number of values, because databases limit the depth of expressions."""
     values = list(dict.fromkeys(values))
     found = sql.select(sql.func.count(column.distinct())).where(column.table.c.image_id == images.c.id, column.in_(values), *more)
     return found.scalar_subquery() == len(values)
 
 
-def _sources(name: str, value: str, store: "Store") -> list[Condition]:
+def _sources(name: str, value: str, store: "Store") -> list[Clause]:
     listed = images.c.source.in_(list(dict.fromkeys(value.split(","))))
     return [~listed if name.endswith("__ne") else listed]
 
 
-def _number(name: str, value: float, store: "Store") -> list[Condition]:
+def _number(name: str, value: float, store: "Store") -> list[Clause]:
     column, _, comparator = name.partition("__")
     return [compared(comparator, images.c[column], value)]
 
 
-def _date(name: str, value: str, store: "Store") -> list[Condition]:
+def _date(name: str, value: str, store: "Store") -> list[Clause]:
     return [COMPARE[name.rpartition("__")[2]](images.c.date, value)]
 
 
-def _whether(condition: Condition) -> Make:
+def _whether(condition: Clause) -> Make:
     return lambda name, value, store: [condition if value else ~condition]
 
 
 def _members(column: sql.Column[str], known: Callable[["Store"], Collection[str]], kind: str) -> Make:
     """A filter by tags or datasets. `known` returns the existing ones."""
 
-    def make(name: str, value: str, store: "Store") -> list[Condition]:
+    def make(name: str, value: str, store: "Store") -> list[Clause]:
         wanted = value.split(",")
         if missing := [f"'{one}'" for one in dict.fromkeys(wanted) if one not in known(store)]:
             raise Invalid(f"One or more {kind} do not exist: {','.join(missing)}")
@@ -93,7 +93,7 @@ def _members(column: sql.Column[str], known: Callable[["Store"], Collection[str]
     return make
 
 
-def _latents(name: str, value: str, store: "Store") -> list[Condition]:
+def _latents(name: str, value: str, store: "Store") -> list[Clause]:
     wanted = value.split(",")
     for place, kind in enumerate(wanted):
         if wanted.index(kind) < place:
@@ -103,7 +103,7 @@ def _latents(name: str, value: str, store: "Store") -> list[Condition]:
     return [_has_all(latents.c.latent_type, wanted) if name.startswith("has_") else ~_has_any(latents.c.latent_type, wanted)]
 
 
-def _named(name: str, value: str, store: "Store") -> list[Condition]:
+def _named(name: str, value: str, store: "Store") -> list[Clause]:
     wanted = value.split(",")
     for one in [one for one in wanted if type_named(one, store) == "object"]:
         raise Invalid(f"Existance checks on object attributes are not supported. Attribute: {one}")
@@ -113,7 +113,7 @@ def _named(name: str, value: str, store: "Store") -> list[Condition]:
     return [~_has_any(attributes.c.name, wanted, has_value)]
 
 
-def _duplicate_state(name: str, value: str, store: "Store") -> list[Condition]:
+def _duplicate_state(name: str, value: str, store: "Store") -> list[Clause]:
     if value == "None":
         return [images.c.duplicate_state.is_(None)]
     try:
@@ -125,7 +125,7 @@ def _duplicate_state(name: str, value: str, store: "Store") -> list[Condition]:
     return [images.c.duplicate_state == state]
 
 
-def _beside(table: sql.Table) -> Condition:
+def _beside(table: sql.Table) -> Clause:
     """Whether an image has a row in `table`."""
     return sql.exists().where(table.c.image_id == images.c.id)
 

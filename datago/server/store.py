@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import sqlalchemy as sql
 
-from datago.server.attributes import NULL, Condition, attribute_rows, type_of
+from datago.server.attributes import NULL, Clause, attribute_rows, type_of
 from datago.server.index import VERSION
 from datago.server.tables import CHILDREN, STRUCTURED, attributes, datasets, files, images, latents, meta, metadata, tags
 from datago.server.walk import Entry, Report
@@ -163,14 +163,14 @@ class Store:
             finally:
                 raw.set_progress_handler(None, 0)
 
-    def page(self, conditions: Sequence[Condition], size: int, columns: Iterable[str]) -> list[dict[str, Any]]:
+    def page(self, conditions: Sequence[Clause], size: int, columns: Iterable[str]) -> list[dict[str, Any]]:
         """The first `size` images, by id, that meet `conditions`: a dict of the named `columns` each, with structured values decoded."""
         query = sql.select(*(images.c[name] for name in columns)).where(*conditions).order_by(images.c.id).limit(size)
         with self._asking() as connection:
             rows = connection.execute(query, execution_options=UNLIKE).mappings().all()
         return [{name: json.loads(value) if name in STRUCTURED else value for name, value in row.items()} for row in rows]
 
-    def count(self, conditions: Sequence[Condition]) -> int:
+    def count(self, conditions: Sequence[Clause]) -> int:
         query = sql.select(sql.func.count()).select_from(images).where(*conditions)
         with self._asking() as connection:
             return connection.execute(query, execution_options=UNLIKE).scalar_one()
