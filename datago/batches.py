@@ -4,8 +4,8 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Real
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy
@@ -13,6 +13,7 @@ import numpy
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._buckets import aspect_buckets
 from datago.labels import of_attribute, of_folder
+from datago.settings import BatchSettings
 from datago.sources import source_type
 
 LARGEST = 2**20  # pictures in a batch
@@ -84,18 +85,18 @@ class DatagoBatchDataset(DatagoIterDataset):
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         kind.check_images(settings)
-        image.image_to_rgb8 = True
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
-        settings.batch = SimpleNamespace(
-            size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
-            mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
-            most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
-        )  # fmt: skip
-        check("std", std, 0 not in settings.batch.std, "nothing that is 0")
+        means, deviations = _each("mean", mean, channels, 0.0), _each("std", std, channels, 1.0)
+        check("std", std, 0 not in deviations, "nothing that is 0")
         self.classes = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
-        settings.batch.label = None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes)
+        self._batch = BatchSettings(
+            size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels, mean=means, std=deviations,
+            most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
+            label=None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes),
+        )  # fmt: skip
+        self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
 
     def _made(self, batch):
         samples = batch.samples
@@ -112,10 +113,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         }
 
     def _tensor(self, batch):
-        layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
+        layout, channels = self._batch.layout, self._batch.channels
         shape = len(batch.samples), batch.height, batch.width, channels
         shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
-        count, dtype = math.prod(shape), self._client.config.batch.dtype
+        count, dtype = math.prod(shape), self._batch.dtype
         if torch is None:
             return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
         try:
@@ -135,12 +136,12 @@ class DatagoBatchDataset(DatagoIterDataset):
 
     def _stacked(self, arrays):
         whole = numpy.stack(arrays)
-        if self._client.config.batch.layout == "NCHW":
+        if self._batch.layout == "NCHW":
             whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
         return whole if torch is None else torch.from_numpy(whole)
 
     def _targets(self, batch):
-        if self._client.config.batch.label is None:
+        if self._batch.label is None:
             return None
         return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
 
@@ -149,7 +150,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
-        size, drop = self._client.config.batch.size, self._client.config.batch.drop
+        size, drop = self._batch.size, self._batch.drop
         workers = asking_workers(sys._getframe(1))
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
@@ -192,7 +193,7 @@ def _each(name, value, channels, default):
     values = [value] * channels if isinstance(value, Real) else list(value) if isinstance(value, Iterable) else []
     good = len(values) == channels and all(map(_finite, values))
     check(name, value, good, f"a finite number, or {channels} of them")
-    return [float(one) for one in values]
+    return tuple(float(one) for one in values)
 
 
 def _finite(value):

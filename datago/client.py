@@ -1,21 +1,22 @@
 """DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
-import copy
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Real
-from types import SimpleNamespace
 from typing import Any, Self
 
 from datago import config as configuration
 from datago import metrics
 from datago.checkpoint import resume
+from datago.checks import NATURAL, integer
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure, Sample, SampleBatch
 from datago.errors import sample_error
 from datago.order import ranks
 from datago.run import STOP_GRACE, Pass
+from datago.settings import Settings
 from datago.sources import open_source
 from datago.stats import no_counts, summary
 from datago.threads import OwnLock
@@ -130,10 +131,9 @@ class DatagoClient:
 
     def _settings(self):
         """What makes another client that reads the same. The ranks are settled: a new process may not know them."""
-        config = copy.copy(self._config)
-        config.source_config = copy.copy(config.source_config)
-        source = config.source_config
-        source.rank, source.world_size = ranks.resolve(source.rank, source.world_size)
+        source = self._config.source_config
+        rank, world_size = ranks.resolve(source.rank, source.world_size)
+        config = replace(self._config, source_config=replace(source, rank=rank, world_size=world_size))
         return {"_config": config, "_epoch": self._epoch, "_resumed": self._resumed, "_worker": self._worker}
 
     def __setstate__(self, state):
@@ -148,8 +148,8 @@ class DatagoClient:
         return self._epoch
 
     @property
-    def config(self) -> SimpleNamespace:
-        """The checked configuration, with its defaults: a namespace, to be read only."""
+    def config(self) -> Settings[Any]:
+        """The checked configuration, with its defaults: frozen dataclasses, whose attributes are the keys of docs/config.md."""
         return self._config
 
     def count(self) -> int | None:
@@ -163,7 +163,7 @@ class DatagoClient:
 
     def part(self, worker: int, workers: int) -> "DatagoClient":
         """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""
-        if not configuration.integer(1)[0](workers) or not configuration.integer(0, workers - 1)[0](worker):
+        if not integer(1).test(workers) or not integer(0, workers - 1).test(worker):
             raise ValueError(f"worker, workers: got {worker!r}, {workers!r}, wanted an integer, and one that is greater")
         client = DatagoClient.__new__(DatagoClient)
         client.__setstate__({**self._settings(), "_worker": (worker, workers)})
@@ -171,8 +171,8 @@ class DatagoClient:
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
-        if not configuration.TOP["epoch"][0][0](epoch):
-            raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
+        if not NATURAL.test(epoch):
+            raise ValueError(f"epoch: got {epoch!r}, wanted {NATURAL.wanted}")
         self._check_process()
         with self._lock():
             self._epoch = epoch

@@ -15,7 +15,7 @@ class Run:
 
     Attributes:
         seed: of the shuffled order; None: not drawn yet.
-        drawn: the seed is this stream's own, drawn at its start, so that streams cannot agree on one order.
+        seed_is_random: the seed was drawn for this stream at its start, so that streams cannot agree on one order.
         rank, world_size, worker, workers: see plan.py.
         delivered: good samples handed out before, in this epoch and with these ranks.
         spent: what this stream's part of the limit has lost before that, with other ranks; negative where it gained.
@@ -24,7 +24,7 @@ class Run:
 
     epoch: int
     seed: int | None
-    drawn: bool
+    seed_is_random: bool
     shuffled: bool
     uneven: str
     rank: int
@@ -49,7 +49,7 @@ class Run:
             self.seed = secrets.randbits(64)
 
     def of_source(self):
-        names = ("epoch", "seed", "drawn", "rank", "world_size", "stream", "streams", "resume")
+        names = ("epoch", "seed", "seed_is_random", "rank", "world_size", "stream", "streams", "resume")
         return {name: getattr(self, name) for name in names}
 
     def left(self, limit):
@@ -58,8 +58,8 @@ class Run:
 
     def state(self, config, delivered, source, ended=False):
         """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
-        values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered}
-        del values["resume"]
+        values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered, "drawn": self.seed_is_random}
+        del values["resume"], values["seed_is_random"]  # which older states have as "drawn"
         of_config = {"source_type": config.source_type, "selection": selection(config)}
         return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
 
@@ -91,7 +91,7 @@ def resume(states, config, worker=0, workers=1):
             )
         own = own[0]
         now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])
-        return now if own["seed"] is None else replace(now, seed=own["seed"], drawn=own["drawn"])
+        return now if own["seed"] is None else replace(now, seed=own["seed"], seed_is_random=own["drawn"])
     return _restriped(states, now, config)
 
 
@@ -110,7 +110,7 @@ def _restriped(states, now, config):
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
-    run = now if first["seed"] is None else replace(now, seed=first["seed"], drawn=first["drawn"] and not first["shuffled"])
+    run = now if first["seed"] is None else replace(now, seed=first["seed"], seed_is_random=first["drawn"] and not first["shuffled"])
     run.resume = kind.restripe(states)
     if config.limit < MAX_INT:
         left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)

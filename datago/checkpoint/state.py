@@ -5,12 +5,14 @@ from collections.abc import Mapping
 
 from datago import sources
 from datago.checks import BOOL, MAX_INT, NATURAL, OBJECT, UNEVEN, integer, one_of, or_none, require
-from datago.config import TOP
+from datago.keys import keys_of
+from datago.settings import Settings
 
 VERSION = 1
+TOP = keys_of(Settings)
 # A dict has these keys, a list any number of such things; a pair is a check and what it wants.
 STATE = {
-    "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"][0], "seed": or_none(TOP["seed"][0]),
+    "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"].check, "seed": or_none(TOP["seed"].check),
     "drawn": BOOL, "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
     "delivered": NATURAL, "spent": integer(-MAX_INT), "ended": BOOL, "source": or_none(OBJECT),
 }  # fmt: skip
@@ -83,4 +85,4 @@ def _check_form(where, value, form):
         for number, item in enumerate(value):
             _check_form(f"{where}[{number}]", item, form[0])
     else:
-        require(form[0](value), where, value, form[1])
+        require(form.test(value), where, value, form.wanted)

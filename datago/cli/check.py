@@ -5,9 +5,9 @@ What is printed holds no key, token or query of a url. The exit status is 1, aft
 source is not there.
 """
 
-import copy
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 
 from datago.cli.inputs import load
@@ -19,7 +19,8 @@ SUMMARY = "validate a config, say what it means, count what it would read"
 
 def add_arguments(parser):
     add = parser.add_argument
-    add("config", metavar="CONFIG", help="a JSON file; or a folder, or shards, as for bench")
+    add("config", metavar="CONFIG", nargs="?", help="a JSON file; or a folder, or shards, as for bench")
+    add("--schema", action="store_true", help="print the JSON schema of configs, for editors and validators, and end")
     add(
         "--ranks", type=int, nargs="?", const=0, metavar="N",
         help="count rank by rank, of N ranks (default: as many as the config has)",
@@ -29,6 +30,13 @@ def add_arguments(parser):
 def run(options):
     from datago.order import ranks
 
+    if options.schema:
+        from datago.schema import config_schema
+
+        print(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+        return 0
+    if options.config is None:
+        raise ValueError("CONFIG: missing, wanted a JSON file, a folder or shards")
     if options.ranks is not None and options.ranks < 0:
         raise ValueError(f"--ranks: got {options.ranks}, wanted at least 1")
     _, config = load(options.config)
@@ -123,14 +131,13 @@ def buckets(image):
 def _settings(config, rank, world_size):
     """What a source of that rank is made of."""
     from datago.checkpoint import resume
-    from datago.sources import section
+    from datago.engine._progress import Progress
+    from datago.sources import pass_settings
 
-    config = copy.copy(config)
-    config.source_config = copy.copy(config.source_config)
-    config.source_config.rank, config.source_config.world_size = rank, world_size
+    config = replace(config, source_config=replace(config.source_config, rank=rank, world_size=world_size))
     run = resume.begin(config, config.epoch)
     run.draw()
-    return section(config, run, None)
+    return pass_settings(config, run, Progress())
 
 
 # ---- what is printed ------------------------------------------------------------------------------------------------

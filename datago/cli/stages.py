@@ -17,13 +17,14 @@ import time
 
 from datago import config as configuration
 from datago.checkpoint import resume
+from datago.checks import MAX_INT
 from datago.cli import words
 from datago.cli.measure import Meter, stream
 from datago.engine._pool import Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Entry, Failure
 from datago.environment import worker_count
-from datago.sources import open_source, section, source_type
+from datago.sources import open_source, pass_settings, source_type
 from datago.threads import start_thread
 
 KEPT_BYTES, KEPT_COUNT = 1 << 28, 2000  # of encoded samples that `decode` keeps in memory
@@ -35,7 +36,7 @@ def listing(parsed, seconds, pil):
     meter, going = Meter(seconds), True
     while going:
         before = meter.count
-        for count in source_type(parsed.source_type).enumerate(section(parsed, _run(parsed), Progress())):
+        for count in source_type(parsed.source_type).enumerate(pass_settings(parsed, _run(parsed), Progress())):
             going = meter.add(count)
             if not going:
                 break
@@ -76,8 +77,8 @@ def handing_over(parsed, seconds, pil):
     return _through_pool(parsed, image, [Entry("x", "", [("image", "", out.getvalue())])] * 1000, seconds, pil)
 
 
-def whole(parsed, seconds, pil):
-    return stream(seconds=seconds, pil=pil, config=parsed.given)
+def whole(config, seconds, pil):
+    return stream(seconds=seconds, pil=pil, config=config)
 
 
 STAGES = {"list": listing, "read": reading, "decode": decoding, "hand over": handing_over, "stream": whole}
@@ -141,7 +142,7 @@ def _through_pool(parsed, image, entries, seconds, pil):
     meter, failed = Meter(seconds), 0
     if not entries:
         return meter.row()
-    most = configuration.MAX_INT
+    most = MAX_INT
     pool = Pool(
         threads=worker_count(most),
         work_capacity=64,
@@ -177,9 +178,8 @@ def main():
     """Prints one line of JSON: a row, or {"error": text}."""
     stage, config, seconds, pil = json.loads(sys.stdin.read())
     try:
-        parsed = configuration.parse(config)
-        parsed.given = config
-        print(json.dumps(STAGES[stage](parsed, seconds, pil)))
+        work = STAGES[stage]
+        print(json.dumps(work(config if work is whole else configuration.parse(config), seconds, pil)))
     except (OSError, ValueError) as error:  # a SourceError is one of them
         print(json.dumps({"error": words(error)}))
 

@@ -9,7 +9,7 @@ from datago.checkpoint import resume
 from datago.client import DatagoClient
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure
-from datago.sources import open_source, section, source_type
+from datago.sources import open_source, pass_settings, source_type
 
 PATIENCE = 60  # seconds after which something hangs; nothing is measured by them
 
@@ -122,11 +122,11 @@ class Given:
         """What makes a pass come in an order that is shuffled, where the source can have one, and the same each time."""
         return {"seed": 5, "ordered": True} if self.one_order else {"ordered": True}
 
-    def _settings(self, rank, world_size, progress=None):
+    def _settings(self, rank, world_size):
         config = configuration.parse(self.changed({"rank": rank, "world_size": world_size}))
         run = resume.begin(config, config.epoch)
         run.draw()
-        return section(config, run, progress)
+        return pass_settings(config, run, Progress())
 
     def _delivered(self, config, failed=0):
         """The ids that a client gives; its accounts are checked."""
@@ -136,5 +136,6 @@ class Given:
                 found.append(f"{sample.source}:{sample.id}")
             stats = client.stats()
         assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] and not stats["in_flight"], stats
+        assert set(stats["skips"]) <= {*self.kind.skips, "stopped", "remainder"}, "a reason that SourceType.skips does not have"
         assert stats["failed"] == failed and stats["delivered"] == len(found), stats
         return found

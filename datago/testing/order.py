@@ -1,7 +1,6 @@
 """Tests of what comes, in which order, on which rank, and how it ends."""
 
 from datago import config as configuration
-from datago.engine._progress import Progress
 from datago.net.cancel import Stopped
 from datago.testing.given import Given, Opened, position, within_patience
 
@@ -92,7 +91,7 @@ class OrderTests(Given):
             assert len(found) <= self.size
 
     def test_stop_before_it_is_open(self):
-        source = self.kind.make(self._settings(0, 1, Progress()))
+        source = self.kind.make(self._settings(0, 1))
         source.stop()
 
         def read():

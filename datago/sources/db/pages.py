@@ -39,7 +39,7 @@ class Pages:
 
     Args:
         api: an Api.
-        config: a checked source_config.
+        config: what the source is made of.
         params: the query of the first request.
         patience: seconds after which a page that does not come is an error, whatever goes on in the thread.
 
@@ -82,7 +82,7 @@ class Pages:
     def _run(self):
         error = None
         try:
-            for page in self._random() if self._config.random_sampling else self._rest():
+            for page in self._random() if self._config.source.random_sampling else self._rest():
                 if not self._api.stopped:  # else it may be one that is not the next
                     self._arrived.put(page)
                     self._used.wait(-1)  # one page is fetched while the one before is used, not more
@@ -201,7 +201,7 @@ class Pages:
     def _random(self):
         """Draws again and again until that brings nothing new."""
         known, barren, repeated, empty, number = set(), 0, 0, 0, 0
-        draws, rng_state = Draws(self._config.page_size, self._counted()), random.Random()
+        draws, rng_state = Draws(self._config.source.page_size, self._counted()), random.Random()
         while (barren < MAX_EMPTY_DRAWS or repeated < KNOWN) and empty < EMPTY:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)

@@ -25,35 +25,36 @@ ANSWER, ANSWER_RECORD = 1 << 26, 1 << 16  # bytes that a page may have, inflated
 
 def parameters(config):
     """The query of a walk: a list of (name, value), as dataroom's API has them."""
+    source = config.source
     # What is asked for by has_masks comes along, whatever else is wanted.
-    latents = [*(config.return_latents or config.has_latents).split(","), *config.has_masks.split(",")]
+    latents = [*(source.return_latents or source.has_latents).split(","), *source.has_masks.split(",")]
     latents = ",".join(dict.fromkeys(filter(None, latents)))
     fields = ["id", "source", "attributes", "tags"]
-    fields += ["image_direct_url"] if config.require_images else []
+    fields += ["image_direct_url"] if source.require_images else []
     fields += ["latents"] if latents else []
-    fields += ["coca_embedding"] if config.require_embeddings else []
-    fields += ["duplicate_state"] if config.duplicate_state != -1 else []
-    params = [("fields", ",".join(fields)), ("page_size", config.page_size), *filters.parameters(config)]
+    fields += ["coca_embedding"] if source.require_embeddings else []
+    fields += ["duplicate_state"] if source.duplicate_state != -1 else []
+    params = [("fields", ",".join(fields)), ("page_size", source.page_size), *filters.parameters(source)]
     params += [("return_latents", latents)] if latents else []
-    if config.streams > 1 and not config.random_sampling:  # where images are drawn, the server has no partitions
+    if config.streams > 1 and not source.random_sampling:  # where images are drawn, the server has no partitions
         params += [("partitions_count", config.streams), ("partition", config.stream)]
     return params
 
 
-def open_api(config):
-    """The Api that the config, or else the environment, names. Raises SourceValueError: neither does, or it cannot be used."""
-    url = config.api_url or os.environ.get("DATAROOM_API_URL", "")
-    key = config.api_key or os.environ.get("DATAROOM_API_KEY", "")
+def open_api(source):
+    """The Api that a source_config, or else the environment, names. Raises SourceValueError: neither does, or it cannot be used."""
+    url = source.api_url or os.environ.get("DATAROOM_API_URL", "")
+    key = source.api_key or os.environ.get("DATAROOM_API_KEY", "")
     for name, value in (("api_url", url), ("api_key", key)):
         if not value.strip():
             raise SourceValueError(f"{name} missing: set source_config.{name} or DATAROOM_{name.upper()}")
-    most = ANSWER + ANSWER_RECORD * config.page_size
-    return Api(url.strip(), key, config.user_agent, config.page_timeout, environment.attempts(), most)
+    most = ANSWER + ANSWER_RECORD * source.page_size
+    return Api(url.strip(), key, source.user_agent, source.page_timeout, environment.attempts(), most)
 
 
 def count(config):
     """How many records the server counts for what a stream asks for, images of them or not."""
-    return ask_count(open_api(config), parameters(config))
+    return ask_count(open_api(config.source), parameters(config))
 
 
 class DbSource:
@@ -71,7 +72,7 @@ class DbSource:
     def __init__(self, config):
         self._config, self._window = config, Window(config.progress, config.resume)
         self._fetcher, self._pages, self._stopped = None, None, False
-        self._capacity = 4 * config.max_connections  # urls in the fetcher: none of its connections waits for us
+        self._capacity = 4 * config.source.max_connections  # urls in the fetcher: none of its connections waits for us
         self._records, self._jobs = deque(), deque()  # of this page; urls that had no room in the fetcher yet
         self._page_url, self._page_number = "", 0
         self._downloading = 0  # urls in the fetcher
@@ -84,7 +85,7 @@ class DbSource:
 
     def state(self):
         """Where this stream is, see Window.state. Raises SourceValueError with `random_sampling`."""
-        if self._config.random_sampling:
+        if self._config.source.random_sampling:
             raise SourceValueError(NO_ORDER)
         return self._window.state()
 
@@ -93,10 +94,10 @@ class DbSource:
 
     def open(self):
         config = self._config
-        if config.random_sampling and config.resume:
+        if config.source.random_sampling and config.resume:
             raise SourceValueError(NO_ORDER)
-        api = open_api(config)
-        patience = environment.attempts() * (config.page_timeout + PAGE_MARGIN_S)
+        api = open_api(config.source)
+        patience = environment.attempts() * (config.source.page_timeout + PAGE_MARGIN_S)
         self._pages = Pages(api, config, parameters(config), patience)
 
     def stop(self):
@@ -110,7 +111,7 @@ class DbSource:
     def batches(self):
         config = self._config
         self._fetcher = Fetcher(
-            config.max_connections, config.read_timeout, environment.attempts(), config.user_agent,
+            config.source.max_connections, config.source.read_timeout, environment.attempts(), config.source.user_agent,
             config.max_file_bytes,
             self._capacity,
         )  # fmt: skip
@@ -204,7 +205,7 @@ class DbSource:
                 self.skipped["repeated id"] = self.skipped.get("repeated id", 0) + 1
                 return None
             self._ids.add(name)
-            found = Record(record, self._page_url, self._config.require_images)
+            found = Record(record, self._page_url, self._config.source.require_images)
         except (BadRecord, RecursionError) as error:
             found = Failure(name or f"page {self._page_number}, record {number}", "record", str(error))
         found.position = self._window.add(name)

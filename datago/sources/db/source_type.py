@@ -1,9 +1,12 @@
 """The database source: paged records, whose images are downloaded."""
 
 import os
+from dataclasses import replace
+from types import MappingProxyType
 
-from datago.checks import BOOL, REQUIRED, SECONDS, TEXT, integer, or_none, require
+from datago.checks import Check, or_none, require
 from datago.sources.db import filters
+from datago.sources.db.settings import DbSettings
 from datago.sources.protocol import SourceType, Survey
 
 
@@ -14,31 +17,18 @@ def _is_identity(value):
         return False
 
 
-IDENTITY = _is_identity, "an id"
-KEYS = {
-    "sources": (filters.NAMES, REQUIRED),
-    "page_size": (integer(1), REQUIRED),
-    **filters.KEYS,
-    **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-    "return_latents": (filters.NAMES, ""),
-    "api_url": (TEXT, ""),
-    "api_key": (TEXT, ""),
-    "max_connections": (integer(1, 2**12), 64),
-    "read_timeout": (SECONDS, 20),
-    "page_timeout": (SECONDS, 120),
-    "user_agent": (TEXT, "datago"),
-}
+IDENTITY = Check(_is_identity, "an id")
 STATE = {"last": or_none(IDENTITY), "after": or_none(IDENTITY), "missing": [IDENTITY]}
 
 
-class DbType(SourceType):
-    keys = KEYS
+class DbType(SourceType[DbSettings]):
+    settings = DbSettings
     other_words = frozenset(("database", "dataroom", "http", "api"))
     state = STATE
+    skips = MappingProxyType({"repeated id": "A record whose id was on this page before, or on the one before."})
     own_order = "as the server draws them at random"
 
     def check(self, config):
-        filters.settle(config.source_config)
         shuffled = config.source_config.random_sampling
         if config.seed is not None and shuffled:
             raise ValueError(f"seed: got {config.seed}, wanted none with random_sampling: the server draws, and takes no seed")
@@ -46,6 +36,8 @@ class DbType(SourceType):
             raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
         if config.uneven != "keep":
             raise ValueError(f"uneven: got {config.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
+        source = config.source_config
+        return replace(source, **filters.settled(source), return_latents=filters.names(source.return_latents))
 
     def make(self, settings):
         from datago.sources.db.source import DbSource
@@ -91,7 +83,7 @@ class DbType(SourceType):
         from datago.sources.db.pages import Pages
         from datago.sources.db.source import open_api, parameters
 
-        pages = Pages(open_api(settings), settings, parameters(settings), 2 * settings.page_timeout)
+        pages = Pages(open_api(settings.source), settings, parameters(settings), 2 * settings.source.page_timeout)
         pages.start()
         try:
             while not pages.ended:

@@ -33,7 +33,7 @@ class FileSource:
         self.skipped = {}
 
     def open(self):
-        self._tree = Tree(os.fsencode(self._config.root_path), self.skipped)
+        self._tree = Tree(os.fsencode(self._config.source.root_path), self.skipped)
         self._tree.stopped = self._stopped
         self.base = len(self._tree.base)
         if self._config.uneven != "keep":
@@ -60,7 +60,7 @@ class FileSource:
 
     def batches(self):
         config = self._config
-        if config.random_sampling or config.uneven != "keep" or config.resume:
+        if config.source.random_sampling or config.uneven != "keep" or config.resume:
             yield from self._planned()
         else:
             yield from self._streamed()
@@ -106,7 +106,7 @@ class FileSource:
             if not isinstance(step, Failure):
                 listing.add(step)
         self._listing = listing
-        fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
+        fixed = config.source.random_sampling or config.uneven != "keep" or bool(self._phases)
         self._walked = len(listing), listing.checksum(len(listing)), fixed
         self._numbers = self._own(self._order(len(listing)))
         if not self._stopped:
@@ -119,14 +119,14 @@ class FileSource:
 
         config = self._config
         order = numpy.arange(count)
-        if config.random_sampling and not config.drawn:
+        if config.source.random_sampling and not config.seed_is_random:
             order = plan.permutation(count, plan.key(config.seed, config.epoch))
         return plan.remaining(order, self._phases)
 
     def _own(self, order):
         config = self._config
         own = order[plan.share(len(order), config.stream, config.streams, config.world_size, config.uneven)]
-        if config.random_sampling and config.drawn:
+        if config.source.random_sampling and config.seed_is_random:
             own = own[plan.permutation(len(own), plan.key(config.seed, config.epoch))]
         return own
 
@@ -134,14 +134,14 @@ class FileSource:
         """Positions mean something only in the listing that they were made for."""
         now = len(self._listing)
         if count > now or fixed and count < now or self._listing.checksum(count) != crc:
-            root = os.fsdecode(self._config.root_path)
+            root = os.fsdecode(self._config.source.root_path)
             raise SourceValueError(
                 f"root_path: what is below {root!r} has changed since the state was taken ({count} images then, {now} now): it "
                 "cannot be resumed"
             )
 
     def _check_not_empty(self, found):
-        config, root = self._config, os.fsdecode(self._config.root_path)
+        config, root = self._config, os.fsdecode(self._config.source.root_path)
         if found == 0:
             raise self._tree.nothing()
         if plan.total(found, config.world_size, config.uneven) <= config.rank:

@@ -1,13 +1,14 @@
 """The file source: images below a folder."""
 
 import os
+from types import MappingProxyType
 
-from datago.checks import BOOL, CRC, MAX_INT, NATURAL, PATH, REQUIRED, UNEVEN, integer, list_of, ranges, require
+from datago.checks import BOOL, CRC, MAX_INT, NATURAL, UNEVEN, integer, list_of, ranges, require
 from datago.errors import SourceValueError, printable
+from datago.sources.file.settings import FileSettings
 from datago.sources.protocol import SourceType, Survey
 
 NAMED = 10  # folders that cannot be listed
-KEYS = {"root_path": (PATH, REQUIRED), "random_sampling": (BOOL, None)}
 STATE = {
     "done": ranges(MAX_INT),
     "listing": list_of(3, NATURAL, CRC, BOOL),
@@ -15,12 +16,19 @@ STATE = {
 }
 
 
-class FileType(SourceType):
-    keys = KEYS
+class FileType(SourceType[FileSettings]):
+    settings = FileSettings
     other_words = frozenset(
         ("files", "folder", "folders", "dir", "directory", "imagefolder", "image_folder", "filesystem", "local", "disk", "path")
     )
     state = STATE
+    skips = MappingProxyType(
+        {
+            "hidden": "A file or folder whose name begins with a dot.",
+            "litter": "A folder that archivers, file systems and storage boxes leave behind (`__MACOSX`, `@eaDir` …).",
+            "symlink to a folder": "A symlink that leads to a folder is not followed.",
+        }
+    )
     has_folders = True
     can_restripe = True
     competitor = "torch"

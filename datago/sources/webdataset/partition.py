@@ -18,7 +18,7 @@ class Part:
     by a hash.
 
     Args:
-        config: what the source is made of (see sources/protocol.py).
+        config: what the source is made of.
         shards: the urls of all shards.
         counts: how many samples each has (see shard_index.py), or None.
 
@@ -40,10 +40,10 @@ class Part:
         self._config, self._all = config, shards
         self.by_sample = len(shards) < config.streams
         key = plan.key(config.seed, config.epoch)
-        together = config.random_sampling and not config.drawn
+        together = config.source.random_sampling and not config.seed_is_random
         order = plan.permutation(len(shards), key) if together else numpy.arange(len(shards))
         own = order if self.by_sample else order[plan.share(len(shards), config.stream, config.streams)]
-        if config.random_sampling and not together:
+        if config.source.random_sampling and not together:
             own = own[plan.permutation(len(own), key)]
         self.shards = [shards[number] for number in own]
         self._folders = [redact(shard).rfind("/") + 1 for shard in self.shards]  # where they lie is not the same on every machine

@@ -40,12 +40,12 @@ class WebDatasetSource:
     def __init__(self, config):
         self._config = config
         self._stop = Flag()
-        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
+        self._options = {"token": config.source.auth_token, "timeout": config.source.timeout, "attempts": attempts(), "stop": self._stop}
         self._lock = new_lock()  # guards these three
         self._found = self._own = 0  # entries of all shards that were read; those of this stream
         self.skipped = {}
         self._ledger = Ledger(config.progress, config.resume)
-        self._cache = Cache(config.cache_dir, config.cache_size) if config.cache_dir else None
+        self._cache = Cache(config.source.cache_dir, config.source.cache_size) if config.source.cache_dir else None
         self._lanes = None
         self.target = None
         self.base = 0
@@ -53,8 +53,8 @@ class WebDatasetSource:
     def open(self):
         """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
         config = self._config
-        shards = urls.shard_urls(config.url, **self._options)
-        counts = sample_counts(config.shard_index, shards, self._options) if config.shard_index else None
+        shards = urls.shard_urls(config.source.url, **self._options)
+        counts = sample_counts(config.source.shard_index, shards, self._options) if config.source.shard_index else None
         self._part = part = Part(config, shards, counts)
         self.target = part.target
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
@@ -110,9 +110,9 @@ class WebDatasetSource:
     def _arriving(self, waiting, begin):
         """Batches of the shards with the ordinals `waiting`, in the round of all shards that begins with ordinal `begin`."""
         config, last = self._config, self._ledger.last - begin
-        most = config.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
+        most = config.source.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
         count, first = min(most, len(self._part.shards)), None
-        if config.ordered or not config.drawn:
+        if config.ordered or not config.seed_is_random:
             lanes = [deque() for _ in range(count)]
             for ordinal in waiting:
                 lanes[(ordinal - begin) % count].append(ordinal)
@@ -124,7 +124,7 @@ class WebDatasetSource:
 
     def _shuffled(self, batches, rng):
         """Samples in random order, out of a buffer of `shuffle_buffer`; the buffer keeps bytes of its own, not blocks."""
-        size = self._config.shuffle_buffer
+        size = self._config.source.shuffle_buffer
         if size < 2:
             yield from batches
             return
@@ -169,7 +169,7 @@ class WebDatasetSource:
         config, part, ledger = self._config, self._part, self._ledger
         place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
         shard, position = part.shards[place], ordinal << BITS
-        reader = ShardReader(redact(shard), config.reference_image_type, config.mask_suffixes, config.max_file_bytes)
+        reader = ShardReader(redact(shard), config.source.reference_image_type, config.source.mask_suffixes, config.max_file_bytes)
         blocks = open_stream(shard, cache=self._cache, **self._options)
         found = own = 0
         try:

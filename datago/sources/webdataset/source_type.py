@@ -1,27 +1,15 @@
 """The WebDataset source: samples out of tar shards."""
 
 import os
+from types import MappingProxyType
 
-from datago.checks import BOOL, CRC, NATURAL, PATH, REQUIRED, SECONDS, TEXT, TEXTS, URLS, integer, list_of, ranges
+from datago.checks import CRC, NATURAL, integer, list_of, ranges
 from datago.net.url import redact, scheme_of
-from datago.sources.protocol import SourceType, Survey, settle_order
+from datago.sources.protocol import SourceType, Survey, with_order
 from datago.sources.webdataset.ledger import BITS, NUMBERS
+from datago.sources.webdataset.settings import WebDatasetSettings
 
 ORDINALS = 2 ** (63 - BITS) - 1
-KEYS = {
-    "url": (URLS, REQUIRED),
-    "reference_image_type": (TEXT, "jpg"),
-    "mask_suffixes": (TEXTS, ["mask", "seg"]),
-    "random_sampling": (BOOL, None),
-    "shuffle": (BOOL, None),
-    "shuffle_buffer": (integer(0, 2**24), 0),
-    "concurrent_downloads": (integer(0, 1024), 0),
-    "auth_token": (TEXT, ""),
-    "timeout": (SECONDS, 30.0),
-    "shard_index": (PATH, None),
-    "cache_dir": (PATH, None),
-    "cache_size": (integer(1), 2**37),
-}
 STATE = {
     "shards": NATURAL,
     "listing": CRC,
@@ -31,19 +19,36 @@ STATE = {
 }
 
 
-class WebDatasetType(SourceType):
-    keys = KEYS
+class WebDatasetType(SourceType[WebDatasetSettings]):
+    settings = WebDatasetSettings
     other_words = frozenset(("wds", "web_dataset", "webdatasets", "tar", "tars", "shard", "shards"))
     state = STATE
+    skips = MappingProxyType(
+        {
+            "litter": "A member that archivers and file managers leave behind (`._*`, `__MACOSX`, `.DS_Store` …).",
+            "no suffix": "A member whose name has no suffix, and so belongs to no sample.",
+            "no image": "A sample without an image.",
+            "repeated member": "Of two members of a sample with one field (`a.jpg`, `a.JPG`) the last counts.",
+            "large member": "A member that is no image, and larger than 64 MB or max_file_bytes.",
+            "cut off with its shard": "The last sample before a shard's damage, which may lack something.",
+            "bytes after the end of an archive": "A shard that goes on behind its end.",
+            "symlink": "A member of that kind; the data is elsewhere.",
+            "link": "A hard link; the data is elsewhere.",
+            "sparse": "A file with holes.",
+            "device": "A device file.",
+            "fifo": "A named pipe.",
+            "other": "A member of a kind that no sample is made of.",
+        }
+    )
     listed = "shards"
     competitor = "webdataset"
 
     def check(self, config):
-        settle_order(config, "random_sampling", "shuffle")
         if config.uneven != "keep" and not config.source_config.shard_index:
             raise ValueError(
                 f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
             )
+        return with_order(config, "random_sampling", "shuffle")
 
     def recognise(self, given):
         found = scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst"))
@@ -81,7 +86,7 @@ class WebDatasetType(SourceType):
         return Survey({"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found)
 
     def enumerate(self, settings):
-        yield len(self._shards(settings))
+        yield len(self._shards(settings.source))
 
     def for_competitor(self, config):
         source = config.source_config
