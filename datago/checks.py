@@ -1,8 +1,10 @@
 """Checks of values that others gave: of a config, and of a state dict."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, NamedTuple
 
 MAX_INT = 2**63 - 1
@@ -167,3 +169,14 @@ def require(good: Any, where: str, value: Any, wanted: object) -> None:
     """Raises ValueError where what stands at `where` is not good."""
     if not good:
         raise ValueError(f"{where}: got {value!r:.80}, wanted {wanted}")
+
+
+def seconds(timeout: Any) -> float:
+    """A time-out as a float. Raises ValueError."""
+    try:
+        found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
+    except OverflowError:
+        found = math.nan
+    if math.isnan(found):
+        raise ValueError(f"timeout: got {timeout!r:.80}, wanted a number of seconds, or None")
+    return found

@@ -18,7 +18,7 @@ def line() -> str:
     return f"datago {own()} ({platform.python_implementation()} {platform.python_version()}, {platform.platform()}; {packages})"
 
 
-def _of(package):
+def _of(package: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version  # it loads the package email
 
     try:

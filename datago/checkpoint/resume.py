@@ -2,10 +2,12 @@
 
 import secrets
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from datago.checkpoint.state import VERSION, checked, selection
 from datago.checks import MAX_INT
 from datago.order import plan, ranks
+from datago.settings import Settings
 from datago.sources import registered, source_type
 
 
@@ -33,30 +35,30 @@ class Run:
     workers: int = 1
     delivered: int = 0
     spent: int = 0
-    resume: dict | None = None
+    resume: dict[str, Any] | None = None
 
     @property
-    def stream(self):
+    def stream(self) -> int:
         return self.rank + self.world_size * self.worker
 
     @property
-    def streams(self):
+    def streams(self) -> int:
         return self.world_size * self.workers
 
-    def draw(self):
+    def draw(self) -> None:
         """Called when the pass starts."""
         if self.seed is None:
             self.seed = secrets.randbits(64)
 
-    def of_source(self):
+    def of_source(self) -> dict[str, Any]:
         names = ("epoch", "seed", "seed_is_random", "rank", "world_size", "stream", "streams", "resume")
         return {name: getattr(self, name) for name in names}
 
-    def left(self, limit):
+    def left(self, limit: int) -> int:
         """How many more good samples the config's `limit` allows this stream."""
         return min(MAX_INT, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
-    def state(self, config, delivered, source, ended=False):
+    def state(self, config: Settings[Any], delivered: int, source: dict[str, Any] | None, ended: bool = False) -> dict[str, Any]:
         """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
         values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered, "drawn": self.seed_is_random}
         del values["resume"], values["seed_is_random"]  # which older states have as "drawn"
@@ -64,14 +66,14 @@ class Run:
         return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
 
 
-def begin(config, epoch, worker=0, workers=1):
+def begin(config: Settings[Any], epoch: int, worker: int = 0, workers: int = 1) -> Run:
     """A Run from the beginning of an epoch."""
     source = config.source_config
     rank, world_size = ranks.resolve(source.rank, source.world_size)
     return Run(epoch, config.seed, config.seed is None, source.random_sampling, config.uneven, rank, world_size, worker, workers)
 
 
-def resume(states, config, worker=0, workers=1):
+def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1) -> Run:
     """The Run that gives what is left of an epoch.
 
     Args:
@@ -95,7 +97,7 @@ def resume(states, config, worker=0, workers=1):
     return _restriped(states, now, config)
 
 
-def _restriped(states, now, config):
+def _restriped(states: list[dict[str, Any]], now: Run, config: Settings[Any]) -> Run:
     """Another number of streams than before: what is left of all is dealt out anew."""
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]

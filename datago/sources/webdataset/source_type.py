@@ -1,13 +1,20 @@
 """The WebDataset source: samples out of tar shards."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from datago.checks import CRC, NATURAL, integer, list_of, ranges
 from datago.net.url import redact, scheme_of
 from datago.sources.protocol import SourceType, Survey, with_order
+from datago.sources.settings import PassSettings
 from datago.sources.webdataset.ledger import BITS, NUMBERS
 from datago.sources.webdataset.settings import WebDatasetSettings
+
+if TYPE_CHECKING:
+    from datago.settings import Settings
+    from datago.sources.webdataset.source import WebDatasetSource
 
 ORDINALS = 2 ** (63 - BITS) - 1
 STATE = {
@@ -43,30 +50,37 @@ class WebDatasetType(SourceType[WebDatasetSettings]):
     listed = "shards"
     competitor = "webdataset"
 
-    def check(self, config):
+    def check(self, config: "Settings[WebDatasetSettings]") -> WebDatasetSettings:
         if config.uneven != "keep" and not config.source_config.shard_index:
             raise ValueError(
                 f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
             )
         return with_order(config, "random_sampling", "shuffle")
 
-    def recognise(self, given):
+    def recognise(self, given: str) -> dict[str, Any] | None:
         found = scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst"))
         return {"url": given} if found else None
 
-    def make(self, settings):
+    def make(self, settings: PassSettings[WebDatasetSettings]) -> "WebDatasetSource":
         from datago.sources.webdataset.source import WebDatasetSource
 
         return WebDatasetSource(settings)
 
-    def describe(self, config):
+    def describe(self, config: "Settings[WebDatasetSettings]") -> list[str]:
         source = config.source_config
         urls = source.url if isinstance(source.url, list | tuple) else [source.url]
         text = ", ".join(redact(os.fspath(url)) for url in urls[:3]) + (f" and {len(urls) - 3} more" if len(urls) > 3 else "")
         kept = f"; shards are kept in {os.fspath(source.cache_dir)!r}" if source.cache_dir else ""
         return [f"Samples in the shards {text}, the main image is *.{source.reference_image_type}{kept}."]
 
-    def survey(self, config, ranks, world_size, settings, report):
+    def survey(
+        self,
+        config: "Settings[WebDatasetSettings]",
+        ranks: Sequence[int],
+        world_size: int,
+        settings: Callable[[int, int], PassSettings[WebDatasetSettings]],
+        report: Callable[[str, int], None],
+    ) -> Survey:
         from datago.sources.webdataset.index import sample_counts
         from datago.sources.webdataset.partition import Part
         from datago.sources.webdataset.present import look
@@ -85,19 +99,19 @@ class WebDatasetType(SourceType[WebDatasetSettings]):
         some = {"looked at": looked_at} if looked_at < len(shards) else {}
         return Survey({"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found)
 
-    def enumerate(self, settings):
+    def enumerate(self, settings: PassSettings[WebDatasetSettings]) -> Iterator[int]:
         yield len(self._shards(settings.source))
 
-    def for_competitor(self, config):
+    def for_competitor(self, config: "Settings[WebDatasetSettings]") -> dict[str, Any]:
         source = config.source_config
         return {"suffix": source.reference_image_type, "shards": self._shards(source)}
 
-    def _shards(self, source):
+    def _shards(self, source: WebDatasetSettings) -> list[str]:
         from datago.sources.webdataset.urls import shard_urls
 
         return shard_urls(source.url, **self._options(source))
 
-    def _options(self, source):
+    def _options(self, source: WebDatasetSettings) -> dict[str, Any]:
         from datago.environment import attempts
 
         return {"token": source.auth_token, "timeout": source.timeout, "attempts": attempts(), "stop": None}
