@@ -1,5 +1,7 @@
 """Every source keeps what the protocol promises: ours, and one that a test makes up and registers."""
 
+import pathlib
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -15,6 +17,7 @@ from datago.engine._sample import Entry, Failure
 from datago.keys import key
 from datago.order import plan
 from datago.sources import Source, SourceSettings, SourceType, Survey
+from datago.sources.webdataset._tar import KIND_NAMES
 from datago.testing import Conformance, Opened
 
 pytestmark = pytest.mark.timeout(300)
@@ -236,3 +239,13 @@ def test_the_suite_sees(squares, monkeypatch, fault):
 def test_positions_are_the_entrys_own(squares):
     opened = Opened({"source_type": "squares", "source_config": {"count": 5, "bad": 1}})
     assert sorted(entry.position for entry in opened.take()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["db", "file", "webdataset"])
+def test_the_reasons_that_a_wing_names_are_declared_and_no_others(name):
+    wing = pathlib.Path(sources.__file__).parent / name
+    text = "".join(path.read_text() for path in wing.glob("*.py"))
+    named = set(re.findall(r'(?:_skip\(|skipped\[)"([^"]+)"', text)) | set(re.findall(r'return None, "([^"]+)"', text))
+    if name == "webdataset":
+        named |= {*KIND_NAMES} - {"unselected", "directory"}
+    assert named == set(sources.source_type(name).skips)
