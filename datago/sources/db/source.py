@@ -121,9 +121,15 @@ class DbSource:
         assert self._pages is not None  # `open` came before
         return self._pages
 
+    @property
+    def _fetching(self) -> Fetcher:
+        """The fetcher while `batches` runs. No frame keeps it: an error's traceback would."""
+        assert self._fetcher is not None
+        return self._fetcher
+
     def batches(self) -> Iterator[Sequence[Entry | Failure]]:
         config, pages = self._config, self._opened
-        fetcher = self._fetcher = Fetcher(
+        self._fetcher = Fetcher(
             config.source.max_connections, config.source.read_timeout, environment.attempts(), config.source.user_agent,
             config.max_file_bytes,
             self._capacity,
@@ -131,17 +137,17 @@ class DbSource:
         try:
             if not self._stopped:
                 pages.start()
-                yield from self._samples(fetcher, pages)
+                yield from self._samples(pages)
         finally:
             pages.stop()
-            fetcher.close()
+            self._fetching.close()
             self._fetcher = None  # an error on its way keeps the rest of us alive
 
-    def _samples(self, fetcher: Fetcher, pages: Pages) -> Iterator[Sequence[Entry | Failure]]:
+    def _samples(self, pages: Pages) -> Iterator[Sequence[Entry | Failure]]:
         while not self._stopped:
-            done = self._admit(fetcher)
+            done = self._admit()
             if self._downloading:
-                arrived = fetcher.take(0 if done else PAGE_CHECK if self._wants_page() else 3600)
+                arrived = self._fetching.take(0 if done else PAGE_CHECK if self._wants_page() else 3600)
                 if arrived is None:
                     return  # closed by stop()
                 done += self._arrived(arrived)
@@ -166,7 +172,7 @@ class DbSource:
     def _wants_page(self) -> bool:
         return not self._records and not self._opened.ended
 
-    def _admit(self, fetcher: Fetcher) -> list[Entry | Failure]:
+    def _admit(self) -> list[Entry | Failure]:
         """Lets samples in as there is room, and sends for what they need. Returns what is ready without that."""
         done: list[Entry | Failure] = []
         while self._downloading + len(self._jobs) < self._capacity and self._inside < self._most:
@@ -183,7 +189,7 @@ class DbSource:
             else:
                 self._jobs.extend(((found, index), url) for index, (_, _, url) in enumerate(found.parts))
         count = min(len(self._jobs), self._capacity - self._downloading)
-        if count and fetcher.submit([self._jobs.popleft() for _ in range(count)]):
+        if count and self._fetching.submit([self._jobs.popleft() for _ in range(count)]):
             self._downloading += count
         return self._leaving(done)
 
