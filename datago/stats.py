@@ -1,14 +1,23 @@
 """What stats() says: where every item went, and which side the others wait for."""
 
+from collections.abc import Iterable
+from typing import Any
 
-def no_counts():
+
+def no_counts() -> dict[str, Any]:
     """The pool's counts before there is a pool."""
     ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
     counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "dropped", "in_flight", "damaged", "threads"), 0)
     return {**counts, "memory": dict.fromkeys(("limit", "in_flight", "peak"), 0), "work_ring": ring, "ready_ring": dict(ring)}
 
 
-def summary(counts, skips, failures, last_failures, dropped=()):
+def summary(
+    counts: dict[str, Any],
+    skips: dict[str, int],
+    failures: dict[str, int],
+    last_failures: list[dict[str, str]],
+    dropped: Iterable[str] = (),
+) -> dict[str, Any]:
     """The dict of DatagoClient.stats: the pool's counts, with what the source passed over (`skips`, reason -> count) seen and
     skipped too."""
     passed_over = sum(skips.values())
@@ -26,7 +35,7 @@ def summary(counts, skips, failures, last_failures, dropped=()):
     }
 
 
-def bottleneck(counts):
+def bottleneck(counts: dict[str, Any]) -> str | None:
     """Who waits tells who is slow: a worker sleeps once an item at most on either of its rings."""
     work, ready = counts["work_ring"], counts["ready_ring"]
     if not work["passed"]:

@@ -179,7 +179,7 @@ cdef class Pool:
         limit: good samples after which the stream ends, 0 or more. Failures do not count.
         max_file_bytes: larger files are failures.
         memory_limit: bytes of encoded pictures and pixels in flight; 0: no limit.
-        image: a checked image_config (config.IMAGE has its keys).
+        image: an ImageSettings (see settings.py).
         progress: the positions of all that `take` gives are marked there.
         ordered: results leave in the order of `submit`.
         seed, epoch: of what is drawn for each sample, 64 bits each.
