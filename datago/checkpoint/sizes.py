@@ -4,8 +4,9 @@
                                      width and height in pixels, in the order of the listing; 0, 0 where none was found
     folder/<key>.<random>.sizes.part one being written; it gets its name when it is whole
 
-Nothing else in the folder is touched. The key is a checksum of the listing: another listing has another file. Files are never changed, so all processes may share a folder.
-What is not such a file, or not whole, counts as not there. What goes wrong with the disk is logged, and sizes are read from the pictures.
+Nothing else in the folder is touched. The key is a checksum of the listing: another listing has another file. A file is written once, or
+replaced whole, so that all processes may share a folder. What is not such a file, or not whole, counts as not there. What goes wrong with
+the disk is logged, and sizes are read from the pictures.
 """
 
 import contextlib
