@@ -36,11 +36,17 @@ static int orientation_in(const dg_metadata *found)
 
 int dg_header_read(const uint8_t *data, size_t size, dg_format format, dg_header *header)
 {
+    dg_reader reader = {.data = data, .size = size, .known = size};
+    return dg_header_read_from(&reader, format, header);
+}
+
+int dg_header_read_from(dg_reader *reader, dg_format format, dg_header *header)
+{
     const dg_decoder *decoder = dg_decoder_of(format);
     dg_metadata found = {0};
     *header = (dg_header){.depth = 8};
     if (decoder->header)
-        decoder->header((dg_span){data, size}, header, &found);
+        decoder->header(reader, header, &found);
     header->orientation = orientation_in(&found);
     if (header->width > 0 && header->height > 0)
         return 1;

@@ -15,4 +15,9 @@
  * is no more than a mebibyte inflated. Damage in metadata is never an error. */
 int dg_header_read(const uint8_t *data, size_t size, dg_format format, dg_header *header);
 
+/* The same of a file that is read as far as this takes: of JPEG up to the scan, of PNG the heads of all chunks, since metadata may stand
+ * behind the pixels, of WebP the heads of all chunks if VP8X announces metadata, else the first. Metadata is read whole, pixels and
+ * profiles are not read. */
+int dg_header_read_from(dg_reader *reader, dg_format format, dg_header *header);
+
 #endif

@@ -129,4 +129,4 @@ def test_heavy_packages_are_imported_where_they_are_used():
         assert not re.search(rf"^(import|from) ({heavy})\b", path.read_text(), re.M), path
     # cli/competitors.py is a script: it times what else reads pictures
     torch = {path.name for path in modules() if re.search(r"import torch|from torch", path.read_text())}
-    assert torch == {"dataset.py", "competitors.py"}
+    assert torch == {"agree.py", "dataset.py", "competitors.py"}

@@ -145,6 +145,9 @@ cdef dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels
 cdef void dg_image_free(dg_image *image) noexcept nogil
 cdef void dg_scratch_free(dg_scratch *scratch) noexcept nogil
 cdef dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error) noexcept nogil
+cdef dg_status dg_header_file_size(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width, int *height,
+                                   dg_error *error) noexcept nogil
+cdef const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int width, int height) noexcept nogil
 cdef dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
                                 dg_bucket **buckets, size_t *count, dg_error *error) noexcept nogil
 cdef void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,

@@ -22,7 +22,12 @@ cdef extern from "scratch.h" nogil:
 cdef extern from "file.h" nogil:
     dg_status c_file_read "dg_file_read"(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
 
+cdef extern from "header_file.h" nogil:
+    dg_status c_header_file_size "dg_header_file_size"(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width,
+                                                       int *height, dg_error *error)
+
 cdef extern from "buckets.h" nogil:
+    const dg_bucket *c_bucket_choose "dg_bucket_choose"(const dg_bucket *buckets, size_t count, int width, int height)
     dg_status c_buckets_build "dg_buckets_build"(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
                                                  dg_bucket **buckets, size_t *count, dg_error *error)
 
@@ -113,6 +118,15 @@ cdef void dg_scratch_free(dg_scratch *scratch) noexcept nogil:
 
 cdef dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error) noexcept nogil:
     return c_file_read(path, max_bytes, scratch, size, error)
+
+
+cdef dg_status dg_header_file_size(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width, int *height,
+                                   dg_error *error) noexcept nogil:
+    return c_header_file_size(path, max_bytes, orient, scratch, width, height, error)
+
+
+cdef const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int width, int height) noexcept nogil:
+    return c_bucket_choose(buckets, count, width, height)
 
 
 cdef dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import re
+import sys
 
 from datago.engine import pillow, tiff, variants
 from datago.engine._sample import Failure
@@ -83,6 +84,25 @@ def size(data):
     except (_Broken, MemoryError):
         pass  # decode() will say so
     return 0, 0
+
+
+def upright_size(data, orient):
+    """What `decode` would find: (width, height), turned as EXIF says if `orient`; or a Failure. No pixel is decoded.
+
+    Args:
+        data: the file's bytes, a memoryview that is only valid during the call.
+    """
+    try:
+        opened = _open(bytes(data), sys.maxsize)
+        if opened is None:
+            return Failure("", "unsupported", "unknown format")
+        width, height = opened.image.size
+        orientation = _orientation(opened) if opened.orientation is None else opened.orientation
+        return (height, width) if orient and orientation >= 5 else (width, height)
+    except MemoryError:
+        return Failure("", "no_memory", "Pillow ran out of memory")
+    except _Broken as broken:
+        return _failure(broken.name, broken.error)
 
 
 def decode(data, max_pixels, most):
