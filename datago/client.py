@@ -243,7 +243,7 @@ class DatagoClient:
         if timeout is not None:
             timeout = seconds(timeout)
         running = self._pass
-        if running is None or running.pool is None or self._foreign():
+        if running is None or running.pool is None or running.pool.inherited:
             self._check_process()
             if not self._ended:
                 self._start(again=False)  # another reader's pass may have ended since

@@ -33,6 +33,9 @@ typedef struct {
 /* A heap that keeps at most `keep` bytes of freed buffers for reuse; NULL when memory is short. Thread-safe. It lives
  * until dg_heap_free was called and its last buffer came back, so that a sample may outlive its client. */
 dg_heap *dg_heap_new(size_t keep);
+/* Whether this process is a forked child of the one that made the heap. Another thread may have held its lock at the fork, so buffers then
+ * come from malloc and go to free, and dg_heap_free does nothing. */
+int dg_heap_inherited(const dg_heap *heap);
 /* Gives back what it keeps, and keeps nothing from now on. */
 void dg_heap_trim(dg_heap *heap);
 void dg_heap_free(dg_heap *heap);

@@ -9,7 +9,10 @@
 #define DCT_SIZE(component) ((component)->DCT_scaled_size)
 #endif
 
-enum { ROWS_AT_ONCE = 16 };
+/* libjpeg-turbo writes rows that begin at a multiple of 16 bytes past the caches, and the resizer would have to fetch them from memory
+ * again. So no row of the band begins at such an address: dg_scratch memory is aligned to ROW_GRAIN, rows are a multiple of it apart, and
+ * the first one begins OFF_GRAIN bytes behind its beginning. */
+enum { ROWS_AT_ONCE = 16, ROW_GRAIN = 64, OFF_GRAIN = 8 };
 
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
@@ -84,8 +87,10 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     plan.depth = 8;
     begin(jpeg, resizer, &plan, image->buffer.data, dg_image_stride(image));
     size_t before = (size_t)cut(jpeg, resizer) * plan.src_pixel_stride,
-           stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_pixel_stride);
-    uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1)), *rgb = band + stride * ROWS_AT_ONCE;
+           bytes = (size_t)info->output_width * (cmyk ? 4 : plan.src_pixel_stride),
+           stride = (bytes + ROW_GRAIN - 1) / ROW_GRAIN * ROW_GRAIN;
+    uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1) + OFF_GRAIN) + OFF_GRAIN;
+    uint8_t *rgb = band + stride * ROWS_AT_ONCE;
     for (int i = 0; i < ROWS_AT_ONCE; i++)
         rows[i] = band + i * stride;
     int enough = jpeg->options->part && jpeg->marked_end ? plan.dst_height : plan.dst_height + 1;
