@@ -56,7 +56,7 @@ def _failed(entry, text):
 def _of_folder(classes, entry, base):
     folder, below, _ = os.fsdecode(entry[0][base:]).partition("/")
     if not below or folder not in classes:
-        raise ValueError("it lies in no folder that could be its class")
+        raise ValueError("not inside a class folder below root_path")
     return classes[folder]
 
 

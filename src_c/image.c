@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 enum {
-    KEPT_MOST = 64,       /* freed buffers a heap remembers, whatever their size */
+    MAX_KEPT = 64,       /* freed buffers a heap remembers, whatever their size */
     HUGE_PAGE = 2 << 20,  /* from this size on a buffer is aligned for, and asks for, huge pages */
 };
 
@@ -22,7 +22,7 @@ struct dg_heap {
     struct {
         uint8_t *data;
         size_t capacity;
-    } free[KEPT_MOST];
+    } free[MAX_KEPT];
 };
 
 /* Forks between the first process that counted and this one. getpid would tell one process from another, but it is a system call, which
@@ -155,7 +155,7 @@ void dg_buffer_free(dg_buffer *buffer)
     }
     pthread_mutex_lock(&heap->lock);
     heap->outstanding--;
-    if (data && !heap->closed && heap->count < KEPT_MOST && heap->kept + capacity <= heap->keep) {
+    if (data && !heap->closed && heap->count < MAX_KEPT && heap->kept + capacity <= heap->keep) {
         heap->free[heap->count].data = data;
         heap->free[heap->count++].capacity = capacity;
         heap->kept += capacity;

@@ -26,7 +26,7 @@ enum { ROWS_AT_ONCE = 16, ROW_GRAIN = 64, OFF_GRAIN = 8 };
 #define GRAIN_POWER 0.9f
 
 /* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
-#define SHIFT_MOST 0.33
+#define MAX_SHIFT 0.33
 
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
@@ -126,7 +126,7 @@ static int colours_hold(dg_jpeg *jpeg, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16], i
         != DG_OK)
         dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "%s", "no memory to look at colours");
     double margin = band + 1 == bands ? 1 : band + 1 == bands / 2 ? 1.2 : band + 1 == bands / 4 ? 1.5 : 0;
-    return margin == 0 || dg_gamut_shift(&jpeg->gamut) < SHIFT_MOST * margin;
+    return margin == 0 || dg_gamut_shift(&jpeg->gamut) < MAX_SHIFT * margin;
 }
 
 /* Luma and chroma as they are stored, each with its own scale. 0 if that would shift the colours. */

@@ -76,23 +76,24 @@ cdef uint64_t in_flight(Budget *budget) noexcept nogil:
     return budget.encoded + budget.pixels + budget.batches
 
 
-cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+cdef void release(Budget *budget, uint64_t encoded, uint64_t pixels, uint64_t turn) noexcept nogil:
+    """Gives bytes back, and the turn to the item of number `turn` unless it has come to a later one."""
     if not budget.limit:
         return
     pthread_mutex_lock(&budget.lock)
     budget.encoded -= encoded
     budget.pixels -= pixels
+    budget.turn = max(budget.turn, turn)
     pthread_cond_broadcast(&budget.changed)
     pthread_mutex_unlock(&budget.lock)
+
+
+cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+    release(budget, encoded, pixels, 0)
 
 
 cdef void budget_leave(Budget *budget, uint64_t number) noexcept nogil:
-    if not budget.limit:
-        return
-    pthread_mutex_lock(&budget.lock)
-    budget.turn = max(budget.turn, number + 1)
-    pthread_cond_broadcast(&budget.changed)
-    pthread_mutex_unlock(&budget.lock)
+    release(budget, 0, 0, number + 1)
 
 
 cdef void budget_add_batch(Budget *budget, int64_t bytes) noexcept nogil:

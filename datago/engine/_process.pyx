@@ -82,7 +82,7 @@ cdef bint never_fits(Budget *budget, Item *item, uint64_t bytes) noexcept nogil:
     if not limit or bytes <= limit:
         return False
     item.kind = ITEM_FAILURE
-    snprintf(text, sizeof(text), "it takes some %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
+    snprintf(text, sizeof(text), "needs about %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
              <unsigned long long>limit, <const char *>" beside the batches" if budget.share else <const char *>"")
     dg_fail(&item.error, DG_TOO_LARGE, text)
     return True
