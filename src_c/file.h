@@ -4,7 +4,9 @@
 
 #include "scratch.h"
 
-/* Reads the regular file at `path` into `scratch`, as long as it was when opened. Never waits on a fifo or a device. */
+/* Reads the regular file at `path` into `scratch`, up to the length that it had when it was opened; `*size` is in bytes. The memory stays
+ * the caller's, who calls dg_scratch_free. It never waits for a fifo or a device. More than `max_bytes` are DG_TOO_LARGE, and `error` has
+ * a text for each failure. */
 dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error);
 
 #endif

@@ -176,9 +176,9 @@ dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
     return dg_buffer_alloc(heap, size, buffer);
 }
 
-void dg_buffer_trim(dg_buffer *buffer, size_t most)
+void dg_buffer_trim(dg_buffer *buffer, size_t max_bytes)
 {
-    if (buffer->capacity > most)
+    if (buffer->capacity > max_bytes)
         dg_buffer_free(buffer);
 }
 

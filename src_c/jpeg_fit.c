@@ -22,7 +22,8 @@ enum { ROWS_AT_ONCE = 16, ROW_GRAIN = 64, OFF_GRAIN = 8 };
  * three columns of chroma, or it is done otherwise. */
 #define DG_JPEG_MARGIN 4
 
-/* Grain of full-size pixels over that at a reduced size, as a power of the reduction: 1 were it white and the coder kind. */
+/* The ratio of grain at full size to grain at a reduced size, as a power of the reduction. It would be 1 for white noise that the coder
+ * left as it was. */
 #define GRAIN_POWER 0.9f
 
 /* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
@@ -44,7 +45,7 @@ static void begin(dg_jpeg *jpeg, dg_resizer *resizer, const dg_resize_plan *plan
         longjmp(jpeg->escape, 1);
 }
 
-/* Tells libjpeg which columns and rows are needed. The column at which its rows begin from now on. */
+/* Tells libjpeg which columns and rows are needed. Returns the column at which its rows begin from now on. */
 static int cut(dg_jpeg *jpeg, const dg_resizer *resizer)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
@@ -61,7 +62,7 @@ static int cut(dg_jpeg *jpeg, const dg_resizer *resizer)
     return (int)left;
 }
 
-/* Pushes row `y` of what is being decoded, if it is one of those that count. Destination rows that are complete. */
+/* Pushes row `y` of the decoded picture, if the resizer needs it. Returns how many destination rows are complete. */
 static int push(dg_resizer *resizer, int y, const uint8_t *row)
 {
     int first_column, columns, first, rows;
@@ -105,7 +106,7 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     }
 }
 
-/* Subsampling that does not divide evenly is allowed, and not met. */
+/* Whether luma has a whole number of samples for each of chroma. The standard allows other ratios, which no known encoder writes. */
 static int planes_divide(const dg_jpeg *jpeg)
 {
     const jpeg_component_info *c = jpeg->info.comp_info;
@@ -129,7 +130,7 @@ static int colours_hold(dg_jpeg *jpeg, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16], i
     return margin == 0 || dg_gamut_shift(&jpeg->gamut) < MAX_SHIFT * margin;
 }
 
-/* Luma and chroma as they are stored, each with its own scale. 0 if that would shift the colours. */
+/* Resamples luma and chroma as they are stored, each with its own scale. Returns 0 if that would shift the colours. */
 static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;

@@ -92,7 +92,7 @@ static void skip(j_decompress_ptr info, long count)
     source->bytes_in_buffer -= (size_t)count;
 }
 
-/* A scan has begun: is there credit for it? */
+/* Called when a scan begins: takes what it costs from the credit, and gives up where that is not enough. */
 static void pay_scan(dg_jpeg *jpeg)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
@@ -109,7 +109,7 @@ static void pay_scan(dg_jpeg *jpeg)
                         jpeg->scan, info->image_width, info->image_height, jpeg->size);
 }
 
-/* libjpeg calls this between passes and rows: where stop() and the work that scans make are seen. */
+/* libjpeg calls this between passes and rows, so this is where a stop is noticed and scans are paid for. */
 static void on_progress(j_common_ptr common)
 {
     dg_jpeg *jpeg = of(common);

@@ -1,4 +1,4 @@
-/* A resizer and its making ready for a picture: whether the plan makes sense, the weights, and where in its memory everything lies. */
+/* How a resizer begins a picture: it checks the plan, computes the weights, and lays out its memory. */
 #include "resize_kernels.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static int vertical_pass_first(const dg_resizer *resizer)
     return rows > 0 && rows > columns * 2;
 }
 
-/* An odd number of cache lines: rows a power of two apart would all want the same places of the cache. */
+/* Rows are an odd number of cache lines apart, since rows a power of two apart would all compete for the same sets of the cache. */
 static size_t spread(size_t bytes) { return (dg_round_up(bytes, 64) / 64 | 1) * 64; }
 
 static int lay_out(dg_resizer *resizer)

@@ -3,8 +3,9 @@
 # A Batch (see _item.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
 # an Item of its own, its `carrier`, once every place that was taken is filled. Failures travel between batches.
 #
-# There are at most `max_batches` batches at a time, from the first place that is taken to the hands of the reader. That is more than can be open, so
-# that a worker that waits for one waits for the reader alone: one of them is closed, and whoever has to write there waits for nobody.
+# A batch counts from the first place that is taken until it is handed out, and there are at most `max_batches`. That is more than can be
+# open, so one of them is always closed, and whoever has to write there waits for nobody: a worker that waits for a batch waits for the
+# reader alone.
 from libc.stdint cimport int64_t, uint64_t
 
 from datago.engine._budget cimport Budget

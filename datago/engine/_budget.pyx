@@ -53,7 +53,7 @@ cdef void join_queue(Waiter **queue, Waiter *me) noexcept nogil:
 
 
 cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil:
-    """Whoever is first now may have been waiting for that alone."""
+    """Wakes the others if somebody comes to the head of the queue, who may have waited for that alone."""
     while queue[0] != me:
         queue = &queue[0].next
     queue[0] = me.next
@@ -62,7 +62,7 @@ cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil
 
 
 cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
-    """With the lock held, which it lets go."""
+    """Counts the bytes unless there was a stop, and releases the lock, which the caller holds."""
     cdef bint ok = not budget.stopped
     if ok:
         budget.encoded += encoded

@@ -31,7 +31,7 @@ from datago.engine._pixels cimport (
     atomic_int, dg_heap_free, dg_heap_inherited, dg_heap_new, dg_heap_trim, dg_scratch, dg_scratch_free, dg_worker, dg_worker_enter,
     dg_worker_free, dg_worker_new,
 )
-from datago.engine._process cimport ProcessContext, never_fits, process_item, settle_budget
+from datago.engine._process cimport ProcessContext, never_fits, process_item, shrink_reservation
 from datago.engine._progress cimport Progress
 from datago.engine._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
@@ -83,7 +83,7 @@ cdef void *worker(void *argument) noexcept nogil:
     pthread_mutex_unlock(&pool.lock)
     while ring_pop(pool.work, &item, -1) == RING_OK:
         process_item(&pool.process, tools, &scratch, <Item *>item)
-        settle_budget(&pool.process, <Item *>item)
+        shrink_reservation(&pool.process, <Item *>item)
         emit(pool, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
@@ -122,7 +122,7 @@ cdef void emit(PoolState *pool, Item *item, Item **left) noexcept nogil:
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
 cdef void wait_for_credit(PoolState *pool) noexcept nogil:
-    """Is called with the lock held."""
+    """The caller holds the lock."""
     while pool.credits <= 0 and not pool.stop:
         dg_cond_wait(&pool.changed, &pool.lock, dg_now() + 3600)
 
@@ -329,7 +329,7 @@ cdef class Pool:
     def take(self, bint convert, timeout=None):
         """The next result: a Sample (its dict if `convert`), a SampleBatch, a Failure, or None at the end or after `stop`.
 
-        Letting the GIL go costs more than taking a result that is ready, so it is only let go to wait. Every 50 ms signals are looked for.
+        Releasing the GIL costs more than taking a result that is ready, so it is released only to wait. Signals are checked every 50 ms.
         Raises TimeoutError after `timeout` seconds.
         """
         cdef PoolState *pool = self.pool

@@ -106,7 +106,7 @@ cdef bint reserve_pixels(ProcessContext *context, const dg_process_options *opti
     return True
 
 
-cdef void settle_budget(ProcessContext *context, Item *item) noexcept nogil:
+cdef void shrink_reservation(ProcessContext *context, Item *item) noexcept nogil:
     cdef uint64_t encoded = 0, pixels = 0
     cdef int i
     if not context.budget.limit:

@@ -1,9 +1,9 @@
 # A bounded first-in first-out ring of pointers for any number of producers and consumers, all without the GIL.
 #
-# With `ring_place` it keeps an order of its own: items are numbered from 0, come in as they will, and leave by number.
+# With `ring_place` items are numbered from 0, come in in any order, and leave by number.
 #
-# Mutex and two condition variables. Closed is not drained: once ring_close was called nothing goes in any more, and
-# ring_pop gives what is left before it says CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
+# It is a mutex and two condition variables. A closed ring still gives what it holds: after ring_close nothing goes in any more, and
+# ring_pop gives what is left before it returns RING_CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
 from libc.stdint cimport uint64_t
 
 from datago._threads cimport pthread_cond_t, pthread_mutex_t

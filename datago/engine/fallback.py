@@ -39,7 +39,7 @@ class _Opened:
 
 
 class _Broken(Exception):
-    """No format's plugin can open the file; this one's was meant."""
+    """No plugin can open the file. `name` is the format whose signature it has, `error` what that plugin raised."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name, error)
@@ -83,7 +83,7 @@ def size(data: memoryview) -> tuple[int, int]:
     except TooLarge as stated:
         return stated.width, stated.height
     except (_Broken, MemoryError):
-        pass  # decode() will say so
+        pass  # decode() will report it
     return 0, 0
 
 
@@ -140,8 +140,8 @@ def _orientation(opened: _Opened) -> int:
 
 @functools.cache
 def _silence_libtiff() -> None:
-    """libtiff prints its errors unless it is told not to, which Pillow does for its warnings only. So it is looked for among the
-    libraries that are loaded; where it is a part of Pillow's own, it goes on printing."""
+    """Stops libtiff from printing its errors, since Pillow stops only its warnings. It is looked for among the libraries that are
+    loaded; where it is linked into one of Pillow's modules it goes on printing."""
     import ctypes
 
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
