@@ -45,7 +45,6 @@ def planned(samples):
 
 def headers(folder, threads):
     from datago.engine._sizes import read_sizes
-
     from datago.sources.file.tree import Tree
 
     tree = Tree(os.fsencode(folder), {})

@@ -232,7 +232,7 @@ class DatagoClient:
         if timeout is not None:
             timeout = seconds(timeout)
         running = self._pass
-        if running is None or running.pool is None or self._foreign():
+        if running is None or running.pool is None or running.pool.inherited:
             self._check_process()
             if not self._ended:
                 self._start(again=False)  # another reader's pass may have ended since
@@ -296,7 +296,7 @@ class DatagoClient:
             `dropped` (ids of samples that made no full batch, where `remainder` is "drop");
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
             `memory` (`limit`, `in_flight` and its `peak`: bytes; zeros without a memory_limit);
-            `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
+            `bottleneck` (a line that says which of source, decoding and training loop is slow, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """

@@ -61,7 +61,7 @@ def _failed(entry: tuple[bytes, int] | Entry, text: str) -> Failure:
 def _of_folder(classes: Mapping[str, int], entry: tuple[bytes, int], base: int) -> int:
     folder, below, _ = os.fsdecode(entry[0][base:]).partition("/")
     if not below or folder not in classes:
-        raise ValueError("it lies in no folder that could be its class")
+        raise ValueError("not inside a class folder below root_path")
     return classes[folder]
 
 

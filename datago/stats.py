@@ -36,13 +36,14 @@ def summary(
 
 
 def bottleneck(counts: dict[str, Any]) -> str | None:
-    """Who waits tells who is slow: a worker sleeps once an item at most on either of its rings."""
+    """The slowest of source, decoding and training loop. A worker waits at most once an item for input, and once for room in the ready
+    ring, so the shares of items that it waited for say who is slow."""
     work, ready = counts["work_ring"], counts["ready_ring"]
     if not work["passed"]:
         return None
     starved, blocked = work["pop_waits"] / work["passed"], ready["push_waits"] / work["passed"]
     if max(starved, blocked) < 0.25:
-        return "decoding: every worker is busy (more or faster cores would help)"
+        return "decoding is slow: every worker is busy, so more or faster cores would help"
     if starved > blocked:
-        return f"source: workers waited for it before {starved:.0%} of the items"
-    return f"reader: workers waited for it after {blocked:.0%} of the items"
+        return f"source is slow: workers waited for {starved:.0%} of items"
+    return f"training loop is slow: {blocked:.0%} of items met a full ready queue"

@@ -63,11 +63,11 @@ typedef struct {
     const char *bytes;
 } dg_signature;
 
-enum { DG_SIGNATURES_MOST = 4 };
+enum { DG_MAX_SIGNATURES = 4 };
 
 typedef struct {
     const char *name; /* e.g. "jpeg" */
-    dg_signature signatures[DG_SIGNATURES_MOST]; /* as registered by the format's specification; size 0 where there are fewer */
+    dg_signature signatures[DG_MAX_SIGNATURES]; /* as registered by the format's specification; size 0 where there are fewer */
     int no_picture; /* what begins so is a known mistake, such as a web page: no other decoder need be asked */
     dg_encoding encoding; /* what dg_process is asked for by who wants files of this format; DG_ENCODE_NOT if it writes none */
 

@@ -136,6 +136,7 @@ cdef const char *dg_status_name(dg_status status) noexcept nogil
 cdef dg_status dg_status_find(const char *name) noexcept nogil
 cdef dg_status dg_fail(dg_error *error, dg_status status, const char *text) noexcept nogil
 cdef dg_heap *dg_heap_new(size_t keep) noexcept nogil
+cdef bint dg_heap_inherited(const dg_heap *heap) noexcept nogil
 cdef void dg_heap_trim(dg_heap *heap) noexcept nogil
 cdef void dg_heap_free(dg_heap *heap) noexcept nogil
 cdef dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer) noexcept nogil

@@ -9,6 +9,7 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "image.h" nogil:
     dg_heap *c_heap_new "dg_heap_new"(size_t keep)
+    bint c_heap_inherited "dg_heap_inherited"(const dg_heap *heap)
     void c_heap_trim "dg_heap_trim"(dg_heap *heap)
     void c_heap_free "dg_heap_free"(dg_heap *heap)
     dg_status c_buffer_alloc "dg_buffer_alloc"(dg_heap *heap, size_t size, dg_buffer *buffer)
@@ -85,6 +86,10 @@ cdef dg_status dg_fail(dg_error *error, dg_status status, const char *text) noex
 
 cdef dg_heap *dg_heap_new(size_t keep) noexcept nogil:
     return c_heap_new(keep)
+
+
+cdef bint dg_heap_inherited(const dg_heap *heap) noexcept nogil:
+    return c_heap_inherited(heap)
 
 
 cdef void dg_heap_trim(dg_heap *heap) noexcept nogil:
