@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -60,7 +61,7 @@ class DatagoBatchDataset(DatagoIterDataset):
     """
 
     def __init__(
-        self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
+        self, config: dict[str, Any] | str | bytes | os.PathLike[str], batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
         most_waiting: int | None = None,

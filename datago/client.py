@@ -24,7 +24,7 @@ class DatagoClient:
     """Streams decoded samples of a source, on all cores, outside the GIL.
 
     Args:
-        config: a dict or the JSON text of one; docs/config.md has the keys.
+        config: a dict, the JSON text of one, or the path of a JSON, TOML or YAML file; docs/config.md has the keys.
 
     Raises:
         ValueError: the config is wrong; the text names the key, what it got and what it wants.
@@ -34,7 +34,7 @@ class DatagoClient:
     the pass raises RuntimeError there. Once nobody has the client any more, its pass ends.
     """
 
-    def __init__(self, config: dict[str, Any] | str | bytes) -> None:
+    def __init__(self, config: dict[str, Any] | str | bytes | os.PathLike[str]) -> None:
         self._config = configuration.parse(config)
         self._epoch = self._config.epoch
         self._resumed: resume.Run | None = None

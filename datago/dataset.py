@@ -1,6 +1,7 @@
 """DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
 import logging
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -66,7 +67,7 @@ class DatagoIterDataset(IterableDataset):
     raised SampleError (where `on_error` is "raise") gives what comes behind it when it is asked again.
     """
 
-    def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True) -> None:
+    def __init__(self, config: dict[str, Any] | str | bytes | os.PathLike[str], return_python_types: bool = True) -> None:
         self._client = DatagoClient(config)  # never started: every pass has one of its own
         self._convert = return_python_types
         self._epoch = _shared(self._client.epoch)

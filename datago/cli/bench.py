@@ -1,6 +1,6 @@
 """Times a stream, and each of its stages alone, to find the bottleneck.
 
-SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
+SOURCE is a config (*.json, *.toml, *.yaml), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
 
   list       what the source enumerates: paths, shards, or pages of records
   read       files, shards or downloads, no pixels
@@ -30,7 +30,7 @@ STAGES = "list", "read", "decode", "hand over", "stream"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="a config (*.json), a folder, or shards")
+    add("source", metavar="SOURCE", help="a config (*.json, *.toml, *.yaml), a folder, or shards")
     add("--seconds", type=_seconds, default=3, help="for each stage (default: %(default)s)")
     add("--image-config", type=_json, metavar="JSON", help="replaces the config's image_config")
     add("--pil", action="store_true", help="read PIL images, as get_sample_auto_convert gives them")
