@@ -4,13 +4,14 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy
 
+from datago import hints
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._buckets import aspect_buckets
 from datago.engine._payload import ImagePayload
@@ -34,7 +35,8 @@ class DatagoBatchDataset(DatagoIterDataset):
             in stats()["dropped"] and in the log.
         dtype: "uint8", or "float16", "bfloat16", "float32" (or torch's or numpy's): (x / 255 - mean) / std, rounded once to float32
             accuracy and then to the type.
-        mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
+        mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given. A mean lies in [0, 1],
+            a std in (0, 1] (1/255 gives values on the scale of 0 to 255). Others warn here, and reading raises ValueError.
         channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
         classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
             numbered from 0 in the order that torchvision's ImageFolder gives them. Another name: that attribute, an integer or text of
@@ -91,6 +93,11 @@ class DatagoBatchDataset(DatagoIterDataset):
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
         means, deviations = _each("mean", mean, channels, 0.0), _each("std", std, channels, 1.0)
         check("std", std, 0 not in deviations, "nothing that is 0")
+        self._other_scale = _other_scale(means, deviations)
+        if self._other_scale and settings.strict:
+            raise ValueError(self._other_scale)
+        if self._other_scale:
+            hints.warn(f"{self._other_scale}; reading a batch raises ValueError")
         self.classes: dict[str, int] | None = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
@@ -100,6 +107,11 @@ class DatagoBatchDataset(DatagoIterDataset):
             label=None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes),
         )  # fmt: skip
         self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._other_scale:
+            raise ValueError(self._other_scale)
+        return super().__iter__()
 
     def _made(self, batch: SampleBatch) -> dict[str, Any]:
         samples = batch.samples
@@ -197,6 +209,17 @@ def _each(name: str, value: Any, channels: int, default: float) -> tuple[float, 
     good = len(values) == channels and all(map(_finite, values))
     check(name, value, good, f"a finite number, or {channels} of them")
     return tuple(float(one) for one in values)
+
+
+def _other_scale(means: tuple[float, ...], deviations: tuple[float, ...]) -> str:
+    """What is wrong with a mean or std that is none of pictures whose values are 0 to 1; "" where they may be."""
+    for name, values, good, wanted in (
+        ("mean", means, all(0 <= value <= 1 for value in means), "0 to 1"),
+        ("std", deviations, all(0 < value <= 1 for value in deviations), "above 0 to 1"),
+    ):
+        if not good:
+            return f"{name}: got {values}, wanted {wanted}: pictures are scaled to [0, 1] first, so divide by 255 what is meant for 0 to 255"
+    return ""
 
 
 def _finite(value: Any) -> bool:
