@@ -6,7 +6,7 @@ A wrong value raises ValueError at once, naming the key, what it got and what it
 import json
 from types import SimpleNamespace
 
-from datago import hints, sources
+from datago import geometry, hints, sources
 from datago.checks import (
     BOOL,
     COLOUR,
@@ -47,22 +47,28 @@ TOP = {
 }
 RANKS = {"rank": (RANK, None), "world_size": (WORLD_SIZE, None)}
 SIDE = integer(1, 2**16)
+SIZE = (lambda value: SIDE[0](value) or is_pair(value, SIDE[0])), "pixels, or [width, height]"
 RESIZED = {
-    "size": (((lambda value: SIDE[0](value) or is_pair(value, SIDE[0])), "pixels, or [width, height]"), REQUIRED),
+    "size": (SIZE, REQUIRED),
     "scale": (((lambda value: is_range(value) and value[1] <= 1), "[least, most] share of the area, above 0, at most 1"), [0.08, 1.0]),
     "ratio": (((lambda value: is_range(value)), "[least, most] width / height, above 0"), [3 / 4, 4 / 3]),
 }
+PAD = {"size": (SIZE, REQUIRED), "fill": (COLOUR, 0), "where": (choice(*geometry.SIDES), "center")}
 IMAGE = {
     "crop_and_resize": (BOOL, False),
     "default_image_size": (integer(0, 2**16), 0),
     "downsampling_ratio": (integer(0, 2**16), 0),
     "min_aspect_ratio": (number(0), 0),
     "max_aspect_ratio": (number(0), 0),
+    "resize": (SIZE, None),
+    "center_crop": (SIZE, None),
+    "pad": (((lambda value: isinstance(value, dict) or SIZE[0](value)), "pixels, [width, height], or an object"), None),
+    "interpolation": (choice(*geometry.INTERPOLATIONS), "lanczos"),
     "resize_mode": (choice("fast", "exact"), "fast"),
     "random_crop": (BOOL, False),
-    "random_resized_crop": (((lambda value: isinstance(value, dict) or SIDE[0](value)), "a side in pixels, or an object"), None),
+    "random_resized_crop": (((lambda value: isinstance(value, dict) or SIZE[0](value)), "pixels, [width, height], or an object"), None),
     "horizontal_flip": (PROBABILITY, 0),
-    "mask_resample": (choice("lanczos", "nearest"), "lanczos"),
+    "mask_resample": (choice(*geometry.INTERPOLATIONS), "lanczos"),
     "image_to_rgb8": (BOOL, False),
     "background": (COLOUR, 128),
     "pre_encode_images": (BOOL, False),
@@ -80,6 +86,7 @@ IGNORED_KEYS = {
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set(),
     "image_config.random_resized_crop": set(),
+    "image_config.pad": set(),
 }
 
 
@@ -137,18 +144,33 @@ def _settle_ranks(source):
 def parse_image(given):
     """The checked image_config, a namespace. Raises ValueError."""
     image = _section("image_config", given, IMAGE)
-    if isinstance(image.background, int):
-        image.background = [image.background] * 3
-    if image.random_resized_crop is not None:
-        given = image.random_resized_crop
-        resized = _section("image_config.random_resized_crop", given if isinstance(given, dict) else {"size": given}, RESIZED)
-        resized.size = [resized.size] * 2 if isinstance(resized.size, int) else list(resized.size)
-        image.random_resized_crop = resized
-        if image.crop_and_resize:
-            raise ValueError("image_config.random_resized_crop: wanted either that or crop_and_resize, got both")
+    image.background = _repeated(image.background, 3)
+    image.random_resized_crop = _sized(image.random_resized_crop, "random_resized_crop", RESIZED)
+    image.pad = _sized(image.pad, "pad", PAD)
+    if image.pad is not None:
+        image.pad.fill = _repeated(image.pad.fill, 3)
+    if image.center_crop is not None:
+        image.center_crop = _repeated(image.center_crop, 2)
+    if isinstance(image.resize, tuple):
+        image.resize = list(image.resize)
+    geometry.check(image)
     if image.crop_and_resize:
         _check_buckets(image)
     return image
+
+
+def _repeated(value, count):
+    """One number for each of `count`, where one is given for all."""
+    return [value] * count if isinstance(value, int) else list(value)
+
+
+def _sized(given, key, keys):
+    """The section of image_config that is called `key`: its size alone may be given in place of it."""
+    if given is None:
+        return None
+    found = _section(f"image_config.{key}", given if isinstance(given, dict) else {"size": given}, keys)
+    found.size = _repeated(found.size, 2)
+    return found
 
 
 def _check_buckets(image):
@@ -196,7 +218,8 @@ def _section(section, given, keys, whole=None):
 def _places():
     """Where a key that is at the wrong place may have been meant to be: the section, for which source_type, and its keys."""
     of_sources = [("source_config", name, keys) for name, keys in source_keys().items()]
-    return [("image_config", None, IMAGE), ("config", None, TOP), *of_sources, ("image_config.random_resized_crop", None, RESIZED)]
+    of_images = [(f"image_config.{key}", None, keys) for key, keys in (("random_resized_crop", RESIZED), ("pad", PAD))]
+    return [("image_config", None, IMAGE), ("config", None, TOP), *of_sources, *of_images]
 
 
 def _source_words():
