@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy
 
+from datago import geometry
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
-from datago.engine._buckets import aspect_buckets
 from datago.labels import of_attribute, of_folder
 from datago.sources import source_type
 
@@ -23,7 +23,8 @@ class DatagoBatchDataset(DatagoIterDataset):
     """Iterates over batches of samples that have one size. A torch.utils.data.IterableDataset if torch is installed.
 
     Args:
-        config: as for DatagoClient; its image_config says how pictures get their size: `crop_and_resize` or `random_resized_crop`.
+        config: as for DatagoClient; its image_config says how pictures get their size: `crop_and_resize`, `random_resized_crop`,
+            `resize` to [width, height], `center_crop` or `pad`.
         batch_size: pictures in a batch.
         layout: "NCHW" or "NHWC".
         remainder: "keep" hands out short batches at the end, "drop" drops their samples: counted as skipped, their ids
@@ -79,8 +80,11 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
         image = settings.image_config
-        if not image.crop_and_resize and image.random_resized_crop is None:
-            raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
+        if not geometry.sizes(image):
+            raise ValueError(
+                "image_config: a batch wants crop_and_resize, random_resized_crop, resize: [width, height], center_crop or pad: its "
+                "pictures have one size"
+            )
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         kind.check_images(settings)
@@ -147,7 +151,7 @@ class DatagoBatchDataset(DatagoIterDataset):
     def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
         have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
-        if self._client.config.image_config.random_resized_crop is None:
+        if len(geometry.sizes(self._client.config.image_config)) > 1:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._client.config.batch.size, self._client.config.batch.drop
         workers = asking_workers(sys._getframe(1))
@@ -163,14 +167,9 @@ def check(name, value, good, wanted):
 def _share(settings, values, most_waiting):
     """How many batches half of the memory_limit holds, and bytes of the largest; 0, 0 without a limit. `values`: bytes of one pixel in
     all pictures of a batch. Raises ValueError where all that may be open, and one that is handed out, do not fit in there."""
-    limit, image = settings.memory_limit, settings.image_config
+    limit, sizes = settings.memory_limit, geometry.sizes(settings.image_config)
     if limit is None:
         return 0, 0
-    sizes = (
-        [image.random_resized_crop.size]
-        if image.random_resized_crop is not None
-        else aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio)
-    )
     largest = values * max(width * height for width, height in sizes)
     least = 1 + min(len(sizes), most_waiting or len(sizes))
     if limit // 2 < least * largest:

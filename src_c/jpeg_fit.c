@@ -28,9 +28,10 @@ enum { ROWS_AT_ONCE = 16 };
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
 {
+    dg_size whole = plan->whole.width ? plan->whole : (dg_size){plan->dst_width, plan->dst_height};
     double width = plan->box.x1 - plan->box.x0, height = plan->box.y1 - plan->box.y0;
     for (int eighths = 1; eighths < 8; eighths *= 2)
-        if (width * eighths / 8 >= plan->dst_width * DG_DCT_MARGIN && height * eighths / 8 >= plan->dst_height * DG_DCT_MARGIN)
+        if (width * eighths / 8 >= whole.width * DG_DCT_MARGIN && height * eighths / 8 >= whole.height * DG_DCT_MARGIN)
             return eighths;
     return 8;
 }
@@ -195,7 +196,7 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
         /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a part most of the
          * time goes into entropy decoding: a reduced size would save a fifth, and restarts cost more than that. */
-        int planes = plan->mode == DG_RESIZE_FAST && !options->part
+        int planes = plan->mode == DG_RESIZE_FAST && !options->part && plan->filter != DG_FILTER_NEAREST
                      && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
         if (planes && !fit_planes(jpeg, plan, image)) {
             dg_jpeg_close(jpeg);

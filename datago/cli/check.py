@@ -10,6 +10,7 @@ import json
 import sys
 from functools import partial
 
+from datago import geometry
 from datago.cli.inputs import load
 from datago.cli.progress import progress
 from datago.sources import source_type
@@ -35,7 +36,8 @@ def run(options):
     source = config.source_config
     rank, world_size = ranks.resolve(source.rank, source.world_size)
     world_size = options.ranks or world_size
-    found = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets(config.image_config)}
+    buckets = [list(size) for size in geometry.sizes(config.image_config)]
+    found = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets}
     shown = range(world_size) if options.ranks is not None else [rank]
     with progress(quiet=options.json) as report:
         survey = source_type(config.source_type).survey(config, shown, world_size, partial(_settings, config), report)
@@ -89,15 +91,18 @@ def meaning(config):
 
 
 def _of_images(image):
+    how = f"{image.interpolation}, {image.resize_mode}"
     if image.random_resized_crop:
         resized = image.random_resized_crop
         yield (
             f"Of each picture a box of {resized.scale[0]:g} to {resized.scale[1]:g} of its area is drawn, and resized to "
-            f"{resized.size[0]} x {resized.size[1]} ({image.resize_mode})."
+            f"{resized.size[0]} x {resized.size[1]} ({how})."
         )
     elif image.crop_and_resize:
         where = "anywhere" if image.random_crop else "about the centre"
-        yield f"Each picture is cropped {where} and resized to the bucket nearest to its shape ({image.resize_mode})."
+        yield f"Each picture is cropped {where} and resized to the bucket nearest to its shape ({how})."
+    elif image.resize or image.center_crop or image.pad:
+        yield f"Each picture is {', then '.join(_steps(image))} ({how})."
     else:
         yield "Pictures keep their size."
     if image.horizontal_flip:
@@ -108,16 +113,17 @@ def _of_images(image):
         yield f"Samples hold {image.encode_format.upper()} files."
 
 
-def buckets(image):
-    """[width, height] of what pictures may become; [] where they keep their size."""
-    from datago import aspect_buckets
-
-    if image.random_resized_crop:
-        return [list(image.random_resized_crop.size)]
-    if not image.crop_and_resize:
-        return []
-    found = aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio)
-    return [list(size) for size in found]
+def _steps(image):
+    if isinstance(image.resize, int):
+        yield f"resized to {image.resize} on its shorter side"
+    elif image.resize:
+        yield "resized to {} x {}".format(*image.resize)
+    elif image.pad and not image.center_crop:
+        yield "resized to fit inside {} x {}".format(*image.pad.size)
+    if image.center_crop:
+        yield "cropped about its centre to {} x {}".format(*image.center_crop)
+    if image.pad:
+        yield "padded to {} x {}".format(*image.pad.size)
 
 
 def _settings(config, rank, world_size):

@@ -102,7 +102,7 @@ static void check_sample(const dg_crop_options *crop_options, int orientation, i
     enum { W = 240, H = 168 };
     dg_buffer image = jpeg_of(slope(W, H), orientation), small = png_of(slope(W / 2, H / 2)), again = jpeg_of(slope(W, H), 1);
     dg_process_options options = {
-        .decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .nearest_masks = 1};
+        .decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .mask_filter = DG_FILTER_NEAREST};
     char text[16];
     snprintf(text, sizeof text, "%d", name);
     dg_draw draw = begin(crop_options, 11, 0, text);

@@ -186,7 +186,7 @@ static void check_simd(void)
 
 static void resize_row(dg_resizer *resizer, const uint8_t *in, int source, uint8_t *out, int target, int mode)
 {
-    dg_resize_plan plan = {source, 1, {0, 0, source, 1}, target, 1, 1, 1, 1, 8, mode, 0};
+    dg_resize_plan plan = {source, 1, {0, 0, source, 1}, target, 1, 1, 1, 1, 8, mode, .order = 0};
     CHECK(dg_resize(resizer, &plan, in, source, out, target, &error) == DG_OK);
 }
 
@@ -205,7 +205,7 @@ static void check_by_hand(dg_resizer *resizer)
         resize_row(resizer, dot, 5, out, 5, mode);
         CHECK(!memcmp(out, dot, 5));
         /* Half a pixel to the right: 200 times the weights above over their sum, 0.9942. */
-        dg_resize_plan plan = {7, 1, {1.5, 0, 5.5, 1}, 4, 1, 1, 1, 1, 8, mode, 0};
+        dg_resize_plan plan = {7, 1, {1.5, 0, 5.5, 1}, 4, 1, 1, 1, 1, 8, mode, .order = 0};
         static const uint8_t line[7] = {0, 0, 0, 200, 0, 0, 0};
         CHECK(dg_resize(resizer, &plan, line, 7, out, 4, &error) == DG_OK);
         CHECK(out[0] == 0 && out[1] == 122 && out[2] == 122 && out[3] == 0);
@@ -239,7 +239,7 @@ static void check_alpha(dg_resizer *resizer)
         memcpy(in + 4 * i, inside ? (uint8_t[]){255, 0, 0, 255} : (uint8_t[]){255, 0, 255, 0}, 4);
     }
     for (int mode = 0; mode < 2; mode++) {
-        dg_resize_plan plan = {64, 64, {0, 0, 64, 64}, 23, 29, 4, 4, 4, 8, mode, 0};
+        dg_resize_plan plan = {64, 64, {0, 0, 64, 64}, 23, 29, 4, 4, 4, 8, mode, .order = 0};
         CHECK(dg_resize(resizer, &plan, in, 256, out, 92, &error) == DG_OK);
         int fringe = 0, edge = 0;
         for (int i = 0; i < 23 * 29; i++) {
@@ -259,7 +259,7 @@ static void check_board(dg_resizer *resizer)
     for (int i = 0; i < 1024 * 1024; i++)
         in[i] = (i ^ i >> 10) & 1 ? 255 : 0;
     for (int mode = 0; mode < 2; mode++) {
-        dg_resize_plan plan = {1024, 1024, {0, 0, 1024, 1024}, 100, 100, 1, 1, 1, 8, mode, 0};
+        dg_resize_plan plan = {1024, 1024, {0, 0, 1024, 1024}, 100, 100, 1, 1, 1, 8, mode, .order = 0};
         CHECK(dg_resize(resizer, &plan, in, 1024, out, 100, &error) == DG_OK);
         int wrong = 0;
         for (int i = 0; i < 10000; i++)
@@ -277,7 +277,7 @@ static void check_shapes(dg_resizer *resizer)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int how = 0; how < 4; how++) { /* fast or exact, crop or squeeze */
             const int *s = shapes[i];
-            dg_resize_plan plan = {s[0], s[1], {0, 0, s[0], s[1]}, s[2], s[3], 3, 3, 3, 8, how & 1, 0};
+            dg_resize_plan plan = {s[0], s[1], {0, 0, s[0], s[1]}, s[2], s[3], 3, 3, 3, 8, how & 1, .order = 0};
             if (how & 2)
                 plan.box = dg_box_fit(s[0], s[1], s[2], s[3], 0.5, 0.5);
             uint8_t *in = malloc((size_t)s[0] * s[1] * 3), *out = calloc((size_t)s[2] * s[3], 3);
@@ -315,7 +315,7 @@ static void check_wide(dg_resizer *resizer)
     }
     /* Transparent junk stays out, what is opaque keeps its level, and nothing is lost below 8 bits. */
     uint16_t pixels[8] = {1001, 65535, 60000, 0, 1001, 65535, 60000, 0}, row[4];
-    dg_resize_plan plan = {4, 1, {0, 0, 4, 1}, 2, 1, 2, 2, 2, 16, 0, 0};
+    dg_resize_plan plan = {4, 1, {0, 0, 4, 1}, 2, 1, 2, 2, 2, 16, 0, .order = 0};
     CHECK(dg_resize(resizer, &plan, (const uint8_t *)pixels, 16, (uint8_t *)row, 8, &error) == DG_OK);
     CHECK(abs(row[0] - 1001) <= 1 && abs(row[2] - 1001) <= 1 && row[1] > 20000 && row[1] < 50000);
 }
@@ -323,7 +323,7 @@ static void check_wide(dg_resizer *resizer)
 static void check_refusals(dg_resizer *resizer)
 {
     uint8_t in[64] = {0}, out[64];
-    const dg_resize_plan good = {4, 4, {0, 0, 4, 4}, 2, 2, 1, 1, 1, 8, 0, 0};
+    const dg_resize_plan good = {4, 4, {0, 0, 4, 4}, 2, 2, 1, 1, 1, 8, 0, .order = 0};
     dg_resize_plan bad[13];
     for (int i = 0; i < 13; i++)
         bad[i] = good;
@@ -352,7 +352,7 @@ static void *work(void *seed)
     for (int i = 0; i < 20; i++) {
         int side = 20 + (i * 7 + (int)(size_t)seed) % 100;
         uint8_t *out = malloc((size_t)side * side * 3);
-        dg_resize_plan plan = {128, 128, {0, 0, 128, 128}, side, side, 3, 3, 3, 8, i & 1, 0};
+        dg_resize_plan plan = {128, 128, {0, 0, 128, 128}, side, side, 3, 3, 3, 8, i & 1, .order = 0};
         dg_error mine;
         if (dg_resize(resizer, &plan, in, 128 * 3, out, (size_t)side * 3, &mine) != DG_OK)
             abort();
