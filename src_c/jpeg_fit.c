@@ -25,6 +25,9 @@ enum { ROWS_AT_ONCE = 16 };
 /* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
 #define SHIFT_MOST 0.33
 
+/* The others take a source sample or leave it, so that the fewer there are, the further from its place each thing is shown. */
+static int is_smooth(dg_resize_filter filter) { return filter != DG_FILTER_BOX && filter != DG_FILTER_NEAREST; }
+
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
 {
@@ -194,9 +197,9 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, pixel_stride, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
-        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a part most of the
+        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a box most of the
          * time goes into entropy decoding: a reduced size would save a fifth, and restarts cost more than that. */
-        int planes = plan->mode == DG_RESIZE_FAST && !options->part && plan->filter != DG_FILTER_NEAREST
+        int planes = plan->mode == DG_RESIZE_FAST && !plan->crop_first && is_smooth(plan->filter)
                      && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
         if (planes && !fit_planes(jpeg, plan, image)) {
             dg_jpeg_close(jpeg);

@@ -270,7 +270,7 @@ static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, d
         return 0;
     dg_decode_options decode = options->decode;
     dg_resize_plan plan = plan_for(draw, header->width, header->height, orientation, role, options);
-    decode.part = options->crop.resized.width != 0;
+    decode.part = plan.crop_first || plan.dst_height < plan.whole.height;
     picture->original_width = width;
     picture->original_height = height;
     error->status = dg_codec_fit(worker->codec, data, size, format, &decode, &plan, &picture->image, &picture->damaged, error);

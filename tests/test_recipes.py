@@ -34,7 +34,9 @@ def recipe(tmp_path):
 
 def pictures(batches):
     """Each picture's original and what became of it, as an array of shape (height, width, 3), as its batch has it."""
-    found = [(Image.open(name), pixels.permute(1, 2, 0)) for batch in batches for name, pixels in zip(batch["id"], batch["image"], strict=True)]
+    found = [
+        (Image.open(name), pixels.permute(1, 2, 0)) for batch in batches for name, pixels in zip(batch["id"], batch["image"], strict=True)
+    ]
     assert len(found) == 6
     return found
 
@@ -45,7 +47,7 @@ def test_evaluation_is_timms(recipe):
     for image, got in pictures(batches):
         scaled, (w, h) = math.floor(names["size"] / names["crop_pct"]), image.size
         image = image.resize((scaled, int(scaled * h / w)) if w <= h else (int(scaled * w / h), scaled), Image.BICUBIC)
-        left, top = int(round((image.width - 224) / 2.0)), int(round((image.height - 224) / 2.0))
+        left, top = round((image.width - 224) / 2.0), round((image.height - 224) / 2.0)
         wanted = numpy.asarray(image.crop((left, top, left + 224, top + 224)))
         pixels = numpy.rint((got.numpy().astype(float) * std + mean) * 255)
         assert (pixels == wanted).all()
