@@ -57,8 +57,11 @@ static double bilinear(double x) { return fabs(x) < 1.0 ? 1.0 - fabs(x) : 0.0; }
 static double box(double x) { return -0.5 < x && x <= 0.5 ? 1.0 : 0.0; }
 
 /* How far a kernel reaches to either side where the picture does not shrink. */
-static const double REACH[] = {
-    [DG_FILTER_LANCZOS] = LOBES, [DG_FILTER_BICUBIC] = 2, [DG_FILTER_BILINEAR] = 1, [DG_FILTER_BOX] = 0.5};
+static const double REACH[] = {[DG_FILTER_LANCZOS] = LOBES,
+                               [DG_FILTER_BICUBIC] = 2,
+                               [DG_FILTER_BILINEAR] = 1,
+                               [DG_FILTER_BOX] = 0.5,
+                               [DG_FILTER_NEAREST] = 0.5};
 
 /* Source samples from one destination sample to the next. */
 static double step(const dg_axis_plan *plan) { return (double)(plan->end - plan->start) / plan->whole; }
@@ -109,11 +112,10 @@ static inline __attribute__((always_inline)) double sample(double *weights, dg_s
     return sum;
 }
 
-/* The span of destination sample i of the whole, and its weights. */
-static dg_span weigh(const dg_axis_plan *plan, int i, double *weights)
+/* The span of destination sample i of the whole, and its weights. `scale` and `reach` are the plan's step and support. */
+static dg_span weigh(const dg_axis_plan *plan, int i, double scale, double reach, double *weights)
 {
-    double scale = step(plan), narrow = 1.0 / fmax(scale, 1.0), reach = support(plan), center = plan->start + (i + 0.5) * scale,
-           sum;
+    double narrow = 1.0 / (scale < 1.0 ? 1.0 : scale), center = plan->start + (i + 0.5) * scale, sum;
     /* Rounded as a cast does, towards 0, before the ends are cut. */
     int first = (int)(center - reach + 0.5), last = (int)(center + reach + 0.5);
     first = first < 0 ? 0 : first;
@@ -155,16 +157,17 @@ static void fill(dg_axis *axis, double *weights)
 {
     const dg_axis_plan *plan = &axis->plan;
     int end = 0;
-    double nearest = plan->start + step(plan) * 0.5; /* as in Pillow a sum, which rounds otherwise than a product */
+    double scale = step(plan), reach = support(plan);
+    double nearest = plan->start + scale * 0.5; /* as in Pillow a sum, which rounds otherwise than a product */
     for (int i = 0; i < plan->from && plan->filter == DG_FILTER_NEAREST; i++)
-        nearest += step(plan);
+        nearest += scale;
     axis->first = plan->offset + plan->source;
     axis->taps = 0;
-    for (int i = 0; i < plan->target; i++, nearest += step(plan)) {
-        dg_span span = {(int)fmin(nearest, plan->source - 1), 1};
+    for (int i = 0; i < plan->target; i++, nearest += scale) {
+        dg_span span = {nearest < plan->source ? (int)nearest : plan->source - 1, 1};
         weights[0] = plan->weights == DG_WEIGHTS_FAST ? 1 << DG_FAST_BITS : 1.0;
         if (plan->filter != DG_FILTER_NEAREST)
-            span = weigh(plan, plan->from + i, weights);
+            span = weigh(plan, plan->from + i, scale, reach, weights);
         put(axis->pairs + i * axis->stride, plan->weights, weights, span.taps);
         span.first += plan->offset;
         axis->spans[i] = span;
