@@ -31,7 +31,10 @@ def stream(folder, size, mode, interpolation):
 def compare(folder, size, interpolation):
     """(PSNR in dB, largest mean difference of a channel) of each picture, by its path."""
     fast, exact, results = {}, {}, {}
-    clients = [(iter(stream(folder, size, "fast", interpolation)), fast, exact), (iter(stream(folder, size, "exact", interpolation)), exact, fast)]
+    clients = [
+        (iter(stream(folder, size, "fast", interpolation)), fast, exact),
+        (iter(stream(folder, size, "exact", interpolation)), exact, fast),
+    ]
     while clients:  # both in step, so that few pictures wait for their twin
         for entry in list(clients):
             source, own, other = entry
