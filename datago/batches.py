@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -12,7 +13,7 @@ import numpy
 
 from datago import geometry
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
-from datago.labels import of_attribute, of_folder
+from datago.labels import numbered, of_attribute, of_folder
 from datago.sources import source_type
 
 LARGEST = 2**20  # pictures in a batch
@@ -34,8 +35,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
         channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
         classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
-            numbered from 0 in the order that torchvision's ImageFolder gives them. Another name: that attribute, an integer or text of
-            one. A sample without such a class is a failure.
+            numbered from 0 in the order that torchvision's ImageFolder gives them. So that a part of the classes gets the numbers that
+            they have in another folder: its `dataset.classes` or another dict of folder to number, a list of all folders in their order,
+            or the path of a file, JSON of either or one name a line. For sources without folders, the name of an attribute, an integer
+            or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
 
@@ -60,7 +63,8 @@ class DatagoBatchDataset(DatagoIterDataset):
     def __init__(
         self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
+        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
+        classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
         most_waiting: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
@@ -74,9 +78,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("dtype", dtype, dtype in DTYPES, f"one of {', '.join(DTYPES)}")
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
         check("channels", channels, _whole(channels, 1) and channels in (1, 3), "1 or 3")
-        check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
-        check("classes", classes, classes != "folder" or kind.has_folders, "an attribute's name: this source has no folders")
-        check("classes", classes, classes in (None, "folder") or not kind.has_folders, "'folder': files have no attributes")
+        named = isinstance(classes, str) and bool(classes) and classes != "folder"
+        check("classes", classes, classes is None or kind.has_folders or named, "an attribute's name: this source has no folders")
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
         image = settings.image_config
@@ -99,6 +102,11 @@ class DatagoBatchDataset(DatagoIterDataset):
         self.classes = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
+        elif kind.has_folders and classes is not None:
+            try:
+                self.classes = numbered(classes)
+            except ValueError as error:
+                check("classes", classes, False, f"'folder', names and numbers, or a file of them: {error}")
         settings.batch.label = None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes)
 
     def _made(self, batch):
