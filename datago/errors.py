@@ -90,6 +90,18 @@ def sample_error(failure):
     return SAMPLE_ERRORS.get(failure.reason, SampleValueError)(failure.name, failure.reason, failure.text)
 
 
+def raise_kept(owner, name):
+    """Raises the exception that `owner` keeps as its attribute `name`, if there is one, and takes it from there. Its traceback holds the
+    frames through which it is raised and all that is in them, a client perhaps: kept on, they would wait for a garbage collection."""
+    error = getattr(owner, name)
+    setattr(owner, name, None)
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error
+
+
 def printable(name):
     """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
     text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")

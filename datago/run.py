@@ -11,7 +11,7 @@ from contextlib import suppress
 from datago import environment, metrics
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
-from datago.errors import SourceValueError, printable
+from datago.errors import SourceValueError, printable, raise_kept
 from datago.labels import labelled
 from datago.net.cancel import Stopped
 from datago.sources import open_source
@@ -171,8 +171,7 @@ class Pass:
 
     def conclude(self):
         """At the end of the stream: raises what ended it, if it did not end well."""
-        if self.error is not None:
-            raise self.error
+        raise_kept(self, "error")
         self.ended = True
         counts = self.pool.counts()
         if self.promised is not None and counts["delivered"] + counts["dropped"] < self.promised:

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from functools import partial
 
 from datago.errors import SourceOSError
@@ -49,9 +50,15 @@ class Flag:
         self._bell.ring()
 
     def wait(self, timeout=-1):
-        """Waits until it is set; False after `timeout` seconds."""
-        if not self._set and self._bell.wait(timeout):
-            self._bell.ring()  # for the next who waits
+        """Waits until it is set; False after `timeout` seconds. It looks again once a second: whoever was to wake the next one may have
+        been interrupted (KeyboardInterrupt) before."""
+        end = time.monotonic() + timeout
+        while not self._set:
+            left = 1 if timeout < 0 else min(1, end - time.monotonic())
+            if left <= 0:
+                break
+            if self._bell.wait(left):
+                self._bell.ring()  # for the next who waits
         return self._set
 
     def _at_fork_reinit(self):  # as an Event has it, for _Thread

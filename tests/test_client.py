@@ -6,10 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+import weakref
 
 import numpy
 import pytest
-from conftest import check_accounts, config, jpeg, read
+from conftest import check_accounts, config, jpeg, read, threads_left
+from database import until
+from faulty import faulty
 from PIL import Image
 
 import datago
@@ -182,6 +186,85 @@ def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):
     with pytest.raises(SourceError, match="the disk is gone"):
         client.get_sample(timeout=20)
     assert client.get_sample() is None
+
+
+def dying_files(self):
+    yield []
+    raise SourceError("the disk is gone")
+
+
+def dying_shard(self, ordinal):
+    yield []
+    raise SourceError("the shard is gone")
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("kind", ["file", "webdataset", "db"])
+def test_an_error_that_was_raised_keeps_nobody_alive(folder, monkeypatch, kind):
+    """The traceback holds the reader's frame, and with that all clients that are in it: none may wait for a garbage collection."""
+    from datago.sources.file.source import FileSource
+    from datago.sources.webdataset.source import WebDatasetSource
+
+    monkeypatch.setattr(FileSource, "batches", dying_files)
+    monkeypatch.setattr(WebDatasetSource, "_read", dying_shard)
+    (folder / "a.tar").write_bytes(b"")
+
+    def reader(url):
+        client = DatagoClient(
+            {
+                "file": config(folder),
+                "webdataset": {"source_type": "webdataset", "source_config": {"url": str(folder / "a.tar")}},
+                "db": {"source_type": "db", "source_config": {"sources": "", "page_size": 4, "api_url": url, "api_key": "x"}},
+            }[kind]
+        )
+        with pytest.raises(SourceError):
+            client.get_sample(timeout=20)
+        return weakref.ref(client)
+
+    with faulty({}) as server:  # it answers 404
+        gc.collect()
+        gc.disable()
+        try:
+            gone = reader(server.url)
+            assert gone() is None and not threads_left()
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("how", ["stopped", "read"])
+def test_a_reader_that_comes_late_begins_no_second_pass(folder, monkeypatch, how):
+    """It has seen that no pass was there, and waits for the lock until the pass that another thread has begun is over."""
+    from datago.sources.file.source import FileSource
+
+    gate, opened, got, before = threading.Event(), [], [], FileSource.open
+
+    def held(self):
+        opened.append(self)
+        assert gate.wait(20)
+        before(self)
+
+    def first():
+        with client._starting():  # as if it were slow to let it go
+            got.append(sum(1 for _ in client))
+
+    def is_at_the_lock():
+        frames = traceback.extract_stack(sys._current_frames()[late.ident])
+        return any(frame.name == "_start" for frame in frames)
+
+    monkeypatch.setattr(FileSource, "open", held)
+    client = DatagoClient(config(folder))
+    begins = threading.Thread(target=first)
+    late = threading.Thread(target=lambda: got.append(client.get_sample()))
+    begins.start()
+    until(lambda: opened)
+    late.start()
+    until(is_at_the_lock)
+    if how == "stopped":
+        client.stop()
+    gate.set()
+    for thread in (begins, late):
+        thread.join(20)
+    assert got == [0 if how == "stopped" else 20, None] and len(opened) == 1
 
 
 def test_stop_is_idempotent_and_ends_reads(folder):

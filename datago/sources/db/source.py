@@ -6,7 +6,7 @@ from collections import deque
 
 from datago import environment
 from datago.engine._sample import Failure
-from datago.errors import SourceValueError
+from datago.errors import SourceValueError, raise_kept
 from datago.net._fetch import Fetcher
 from datago.sources.db import filters
 from datago.sources.db.api import Api
@@ -137,8 +137,8 @@ class DbSource:
                 break
             elif not self._downloading:
                 self._next_page(0.1)
-        if self._pages.error is not None:
-            raise self._add_context(self._pages.error)
+        self._pages.error = self._add_context(self._pages.error)
+        raise_kept(self._pages, "error")
         if self._page_number == 0 and not self._stopped and not self._config.resume:
             log.warning("no image in the database is what the config asks for")
 

@@ -3,6 +3,7 @@
 import os
 
 from datago.checks import BOOL, REQUIRED, SECONDS, TEXT, integer, or_none, require
+from datago.errors import raise_kept
 from datago.sources.db import filters
 from datago.sources.protocol import SourceType, Survey
 
@@ -99,8 +100,7 @@ class DbType(SourceType):
                     yield len(page[0])
         finally:
             pages.stop()
-        if pages.error:
-            raise pages.error
+        raise_kept(pages, "error")
 
 
 SOURCE_TYPE = DbType()

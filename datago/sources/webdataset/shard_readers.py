@@ -6,7 +6,7 @@ A lane is a thread that reads one shard after the other. What it finds waits in 
 from collections import deque
 from contextlib import closing
 
-from datago.errors import SourceOSError
+from datago.errors import SourceOSError, raise_kept
 from datago.net.cancel import Stopped
 from datago.threads import Bell, start_thread
 
@@ -46,8 +46,7 @@ class Lanes:
             self.wake()
             for thread in self._threads:
                 thread.join()
-        if self._error is not None:
-            raise self._error
+        raise_kept(self, "_error")
 
     def _start(self, all_of_them):
         """A thread for each lane. Where the order does not rest on them, those that the system allows will do."""
