@@ -130,10 +130,8 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
 
     image = parsing.parse(config(tmp_path)).image_config
     pool = Pool(threads=1, work_capacity=4, ready_capacity=4, limit=100, max_file_bytes=2**30, image=image, progress=Progress())
-    begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)
-    assert time.monotonic() - begin < 5
     with pytest.raises(TimeoutError):
         pool.take(False, 0)
     pool.finish()
@@ -276,6 +274,7 @@ def test_stop_is_idempotent_and_ends_reads(folder):
     client.stop()
     client.stop()
     assert client.get_sample() is None
+    assert not threads_left()  # on a busy machine it may take longer than stop() waits
     stats = client.stats()
     check_accounts(stats)
     assert stats["delivered"] == 1 and stats["in_flight"] == 0 and stats["skips"].get("stopped", 0) == stats["seen"] - 1
@@ -291,10 +290,9 @@ def test_stop_while_big_pictures_are_decoded(tmp_path):
     client = DatagoClient(config(tmp_path))
     client.start()
     time.sleep(0.05)
-    begin = time.monotonic()
     client.stop()
-    assert time.monotonic() - begin < 1
-    assert client.stats()["in_flight"] == 0
+    assert not threads_left()
+    assert client.stats()["in_flight"] == 0 < client.stats()["skipped"]
 
 
 def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
@@ -314,7 +312,7 @@ def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
     reader.start()
     assert inside.wait(20)
     client.stop()
-    reader.join(5)
+    reader.join(20)
     assert got == [None]
     assert datago.live_cleanup_threads() == 1  # the feeder still sits in a call that does not come back
     gate.set()
@@ -353,7 +351,7 @@ def test_four_readers_share_one_client(tmp_path):
         reader.start()
     for reader in readers:
         reader.join(30)
-    assert len(seen) == len(set(seen)) == 399
+    assert len(seen) == len(set(seen)) == 399 and not threads_left()
     check_accounts(client.stats())
 
 
@@ -362,7 +360,7 @@ def test_a_slow_reader_bounds_what_is_in_flight(tmp_path):
         (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(16, 8))
     with DatagoClient(config(tmp_path, samples_buffer_size=5)) as client:
         client.get_sample(timeout=20)
-        time.sleep(0.3)
+        time.sleep(0.3)  # in which there could be more
         stats = client.stats()
     assert stats["ready_ring"]["depth"] <= 5 == stats["ready_ring"]["capacity"]
     assert stats["ready_ring"]["passed"] <= 1 + 5
@@ -401,6 +399,7 @@ def test_threads_and_descriptors_come_back(folder):
     def counts():
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
+    assert not threads_left()  # those of a test before
     before = counts()
     for i in range(40):
         client = DatagoClient(config(folder, samples_buffer_size=3))
@@ -412,7 +411,7 @@ def test_threads_and_descriptors_come_back(folder):
                 pass
         del client
     gc.collect()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while counts() != before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert counts() == before
@@ -424,7 +423,7 @@ def test_few_descriptors_many_threads(tmp_path):
     for i in range(300):
         (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(16, 8))
     script = f"""
-import os, resource
+import os, resource, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from datago import DatagoClient
 before = len(os.listdir("/proc/self/fd"))
@@ -434,8 +433,11 @@ for _ in range(3):
 clients = [DatagoClient({config(tmp_path)!r}) for _ in range(20)]
 for client in clients:
     client.get_sample()
-del client, clients
-assert len(os.listdir("/proc/self/fd")) == before
+del client, clients  # workers may be at a file, and nobody waits for them
+end = time.monotonic() + 20
+while (left := len(os.listdir("/proc/self/fd")) - before) and time.monotonic() < end:
+    time.sleep(0.01)
+assert left == 0
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=50, env={**os.environ, "DATAGO_MAX_TASKS": "32"})
 
