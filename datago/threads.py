@@ -52,7 +52,7 @@ class Flag:
     def wait(self, timeout=-1):
         """Waits until it is set; False after `timeout` seconds. It looks again once a second: whoever was to wake the next one may have
         been interrupted (KeyboardInterrupt) before."""
-        end = time.monotonic() + timeout
+        end = timeout if timeout < 0 else time.monotonic() + timeout  # without a time-out nothing takes memory here
         while not self._set:
             left = 1 if timeout < 0 else min(1, end - time.monotonic())
             if left <= 0:
