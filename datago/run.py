@@ -13,7 +13,7 @@ from datago.checkpoint.resume import Run
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure, SampleBatch
-from datago.errors import SourceValueError, shown_name
+from datago.errors import SourceValueError, raise_kept, shown_name
 from datago.labels import labelled
 from datago.losses import Losses
 from datago.net.cancel import Stopped
@@ -192,8 +192,7 @@ class Pass:
 
     def conclude(self) -> None:
         """At the end of the stream: raises what ended it, if it did not end well."""
-        if self.error is not None:
-            raise self.error
+        raise_kept(self, "error")
         self.ended = True
         assert self.pool is not None  # it has said that this is the end
         counts = self.pool.counts()

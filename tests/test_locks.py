@@ -84,6 +84,18 @@ def test_every_lock_is_in_the_table():
     assert found == {place: row[0] for place, row in LOCKS.items()}
 
 
+def test_a_flag_is_seen_though_its_bell_is_not_heard():
+    """Who was woken, and was to wake the next, may have been interrupted before."""
+    flag, inside = Flag(), threading.Event()
+    waiter = threading.Thread(target=lambda: (inside.set(), flag.wait()), daemon=True)
+    waiter.start()
+    assert inside.wait(20)
+    flag._set = True
+    waiter.join(20)
+    assert not waiter.is_alive()
+    assert Flag().wait(0.01) is False and flag.wait(0) is True
+
+
 # ---- forks ----
 
 HEAD = """
