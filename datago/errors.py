@@ -90,7 +90,7 @@ def sample_error(failure):
     return SAMPLE_ERRORS.get(failure.reason, SampleValueError)(failure.name, failure.reason, failure.text)
 
 
-def printable(name):
+def printable(name: str) -> str:
     """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
     text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")
     return text.encode("utf-8", "backslashreplace").decode()

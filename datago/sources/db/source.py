@@ -53,7 +53,11 @@ def open_api(config):
 
 def count(config):
     """How many records the server counts for what a stream asks for, images of them or not."""
-    return ask_count(open_api(config), parameters(config))
+    api = open_api(config)
+    try:
+        return ask_count(api, parameters(config))
+    finally:
+        api.stop()
 
 
 class DbSource:

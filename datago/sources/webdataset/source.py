@@ -9,6 +9,7 @@ from datago.engine._sample import Entry, Failure
 from datago.environment import attempts
 from datago.errors import SourceValueError
 from datago.net.cache import Cache
+from datago.net.keep_alive import IdleConnections
 from datago.net.stream import open_stream
 from datago.net.url import redact, scheme_of
 from datago.order import plan
@@ -40,7 +41,10 @@ class WebDatasetSource:
     def __init__(self, config):
         self._config = config
         self._stop = Flag()
-        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
+        self._idle = IdleConnections()
+        self._options = {
+            "token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop, "idle": self._idle,
+        }  # fmt: skip
         self._lock = new_lock()  # guards these three
         self._found = self._own = 0  # entries of all shards that were read; those of this stream
         self.skipped = {}
@@ -87,6 +91,7 @@ class WebDatasetSource:
         lanes = self._lanes
         if lanes is not None:
             lanes.wake()
+        self._idle.close()
 
     def state(self):
         """Where this stream is: `shards`, how many there are, and `listing`, their checksum; the rest is Ledger.state's."""
