@@ -12,9 +12,10 @@ two cores of x86-64, medians of paired rounds:
 It met: a stop during a stall (1 ms), urls byte for byte (CURLOPT_REQUEST_TARGET), ranges, pausing, reuse of connections. It did not meet:
 * Plain http costs a quarter to a half more CPU, as each byte is copied once more. (Over TLS Python's read of one record of 16 KB at a time
   costs more than that copy.)
-* Answers that are read here are refused: with a header line that has no colon (error 8), or without the empty line behind the last chunk (18).
+* Answers that are read here are refused: with a header line that has no colon (error 8), or without an empty line behind the last
+  chunk (error 18).
 * Wrong ones are accepted: `Content-Length: 5x`, two different lengths, a chunk extension without end. Our own checks would have to stay.
-* Before 7.87 a transfer that is given up during a name lookup waits for the lookup; so the lookup in a thread of its own would have to stay.
+* Before 7.87 a transfer that is given up during a name lookup waits for it; so the lookup in a thread of its own would have to stay.
 """
 
 import contextlib

@@ -4,14 +4,19 @@ import contextlib
 import os
 import socket
 import threading
+import time
 
 import pytest
+from conftest import jpeg
 from faulty import answer, cut, faulty
+from tars import tar
 
+from datago import DatagoClient
 from datago.errors import RemoteError
 from datago.net import policy
 from datago.net.keep_alive import MAX_IDLE, IdleConnections
 from datago.net.stream import Stopped, open_stream
+from datago.sources.db.api import Api
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(30)]
 
@@ -145,3 +150,27 @@ def test_threads_share_them(idle):
         for thread in threads:
             thread.join()
         assert found == [True] * 80 and server.connections <= 4
+
+
+def test_a_source_reads_its_shards_over_one_connection_and_closes_it():
+    shards = {f"/{i}.tar": answer(tar([(f"{i}.jpg", jpeg())])) for i in range(5)}
+    with faulty(shards) as server:
+        source = {"url": server.url + "/{0..4}.tar", "concurrent_downloads": 1, "auth_token": ""}
+        with DatagoClient({"source_type": "webdataset", "source_config": source}) as client:
+            assert sorted(sample.id for sample in client) == list("01234")
+        assert server.connections == 1
+        for _ in range(200):  # the server sees it a moment later
+            if server.now == 0:
+                break
+            time.sleep(0.01)
+        assert server.now == 0
+
+
+def test_pages_come_over_one_connection():
+    with faulty({f"/{i}": answer(b"{}") for i in range(4)}) as server:
+        api = Api(server.url, "key", "datago", 5, 2, 1 << 20)
+        try:
+            assert [api.get(f"{server.url}/{i}", None, "page")[0] for i in range(4)] == [{}] * 4
+        finally:
+            api.stop()
+        assert server.connections == 1
