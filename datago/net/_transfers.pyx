@@ -135,7 +135,7 @@ cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogi
 # ---- one transfer ---------------------------------------------------------------------------------------------------
 
 cdef void begin(Slot *slot, const char *url) noexcept nogil:
-    """Sends a slot's job to `url`, its own or where it was redirected to.
+    """Requests `url` for a slot's job: the job's own url, or the target of a redirect.
 
     Each goes by a handle of its own: libcurl 7.83 to 8.1 keeps pointers into the head of the answer before (curl/curl#11101).
     """
@@ -150,9 +150,9 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     slot.retry_after = -1
     slot.heard = slot.span = dg_now()
     if not secure and not begins(url, "http://"):
-        settle(slot, CURLE_OK, 0, "not a http or https url")
+        finish_attempt(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
-        settle(slot, CURLE_OK, 0, "redirect from https to http refused")
+        finish_attempt(slot, CURLE_OK, 0, "redirect from https to http refused")
     else:
         slot.secure = secure
         slot.easy = curl_easy_duphandle(engine.model)
@@ -170,30 +170,30 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         if result or failed:
             if slot.easy == NULL or result == CURLE_OUT_OF_MEMORY or failed:
                 slot.job.verdict = NO_MEMORY
-            settle(slot, result, 0, NULL)
+            finish_attempt(slot, result, 0, NULL)
 
 
 cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
-    """A transfer is over: libcurl says `result`, or it is given up, and `why` says for what."""
+    """Ends a transfer: libcurl reports `result`, or it is given up for the reason `why`."""
     cdef long status = 0
     cdef char *target = NULL
     curl_easy_getinfo(slot.easy, CURLINFO_RESPONSE_CODE, &status)
     curl_easy_getinfo(slot.easy, CURLINFO_REDIRECT_URL, &target)
     curl_multi_remove_handle(slot.engine.multi, slot.easy)
     if result == CURLE_OK and not slot.head_ended:  # libcurl takes that for an answer without a body
-        settle(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
+        finish_attempt(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
     elif target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
-        settle(slot, result, status, why)
+        finish_attempt(slot, result, status, why)
     elif slot.hops == REDIRECTS:
-        settle(slot, CURLE_OK, 0, "more than 10 redirects")
+        finish_attempt(slot, CURLE_OK, 0, "more than 10 redirects")
     else:
         slot.hops += 1
         forget(slot.engine, slot.job)
         begin(slot, target)
 
 
-cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noexcept nogil:
-    """Good, to be tried again, or failed for good: in each case the slot is free again."""
+cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *why) noexcept nogil:
+    """Decides whether a job succeeded, is tried again, or failed, and frees its slot."""
     cdef FetchState *engine = slot.engine
     cdef Job *job = slot.job
     cdef bint passing = False  # what may pass by itself
@@ -236,7 +236,7 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     elif job.verdict != GOOD and job.capacity > PEEK:
         forget(engine, job)
     elif job.verdict == GOOD and job.capacity > job.size + job.size / 4:
-        resize(engine, job, job.size or 1)  # nobody said how long it would be
+        resize(engine, job, job.size or 1)  # the head had no length, so the memory grew by doubling
     if job != NULL:
         leave_room(engine, job)
     pthread_mutex_lock(&engine.lock)
@@ -265,7 +265,7 @@ cdef void *run(void *argument) noexcept nogil:
     cdef char drained[64]
     dg_thread_begin("datago fetcher")
     while True:
-        wait = go_on(engine)
+        wait = start_pending(engine)
         if wait < 0:
             break
         give_up_silent(engine)
@@ -279,12 +279,12 @@ cdef void *run(void *argument) noexcept nogil:
             socket = &engine.ready[i]
             if socket.revents and socket.fd == engine.wake[0]:
                 read(socket.fd, drained, sizeof(drained))
-            elif socket.revents and turn(
+            elif socket.revents and run_curl(
                 engine, socket.fd, (CURL_CSELECT_IN if socket.revents & (POLLIN | POLLHUP) else 0)
                 | (CURL_CSELECT_OUT if socket.revents & POLLOUT else 0)
                 | (CURL_CSELECT_ERR if socket.revents & POLLERR else 0)
             ):
-                go_on(engine)
+                start_pending(engine)
     curl_down(engine)
     pthread_mutex_lock(&engine.lock)
     engine.left = True
@@ -294,8 +294,8 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-cdef bint turn(FetchState *engine, int socket, int events) noexcept nogil:
-    """Lets libcurl work on a socket, and sees to the transfers that ended by it. True if there were any."""
+cdef bint run_curl(FetchState *engine, int socket, int events) noexcept nogil:
+    """Lets libcurl work on a socket, and ends the transfers that are over then. True if there were any."""
     cdef CURLMsg *message
     cdef Slot *slot
     cdef int number
@@ -328,8 +328,8 @@ cdef void begin_anew(FetchState *engine) noexcept nogil:
     engine.multi, engine.timer, engine.socket_count = NULL, 0, 1  # `begin` makes another one; the first socket is the pipe
 
 
-cdef int go_on(FetchState *engine) noexcept nogil:
-    """Begins what can be begun. Returns the milliseconds in which to look again; -1: the thread shall leave."""
+cdef int start_pending(FetchState *engine) noexcept nogil:
+    """Starts what can start now. Returns the milliseconds after which to look again; -1: the thread has to end."""
     cdef double next_due
     cdef bint closing
     while True:
@@ -343,7 +343,7 @@ cdef int go_on(FetchState *engine) noexcept nogil:
         if not engine.timer or engine.timer > dg_now():
             break
         engine.timer = 0
-        turn(engine, CURL_SOCKET_TIMEOUT, 0)  # libcurl begins what it was given, or has waited long enough
+        run_curl(engine, CURL_SOCKET_TIMEOUT, 0)  # libcurl begins what it was given, or has waited long enough
     if engine.active:
         next_due = min(next_due, dg_now() + min(engine.timeout / 8, 0.25))
     if engine.timer:
@@ -352,7 +352,7 @@ cdef int go_on(FetchState *engine) noexcept nogil:
 
 
 cdef double fill_slots(FetchState *engine) noexcept nogil:
-    """Gives jobs to free slots, retries first. Returns when the next retry is due."""
+    """Gives jobs to free slots, retries first. Returns the time at which the next retry is due."""
     cdef double now = dg_now(), next_due = now + 60
     cdef Slot *slot = engine.slots
     cdef Slot *behind = engine.slots + engine.slot_count
@@ -377,7 +377,7 @@ cdef double fill_slots(FetchState *engine) noexcept nogil:
 
 
 cdef void resume_paused(FetchState *engine) noexcept nogil:
-    """Lets those go on for whom there is room now."""
+    """Resumes the paused transfers for which there is room now."""
     cdef Slot *slot
     cdef CURLcode result
     while True:
@@ -393,7 +393,7 @@ cdef void resume_paused(FetchState *engine) noexcept nogil:
 
 
 cdef void give_up_silent(FetchState *engine) noexcept nogil:
-    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
+    """Ends transfers that had no data for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
     cdef double now = dg_now(), length = RATE_SPANS * engine.timeout
     cdef bint crowded = engine.paused and not reader_is_behind(engine)
     cdef Slot *slot

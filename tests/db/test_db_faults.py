@@ -207,6 +207,7 @@ def test_a_circle_of_many_pages_is_found_and_its_urls_are_not_kept():
         assert sum(map(len, walk.gi_frame.f_locals["visited"])) <= 16 * most
         with pytest.raises(SourceError, match=f"page {most} leads back to one before"):
             next(walk)
+        api.stop()
 
 
 def test_nobody_at_the_api():

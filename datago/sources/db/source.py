@@ -58,7 +58,11 @@ def open_api(source: DbSettings) -> Api:
 
 def count(config: PassSettings[DbSettings]) -> int | None:
     """How many records the server counts for what a stream asks for, images of them or not."""
-    return ask_count(open_api(config.source), parameters(config))
+    api = open_api(config.source)
+    try:
+        return ask_count(api, parameters(config))
+    finally:
+        api.stop()
 
 
 class DbSource:
