@@ -29,8 +29,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 # In a forked child nobody lets go of what a thread of the parent held. So for every lock: who takes it, and what becomes of it there.
 PASS = "belongs to a pass, whose client raises RuntimeError in a child"
 LOCKS = {
-    ("client.py", "OwnLock"): (2, "every method that starts, ends or asks for a pass", "made anew"),
-    ("run.py", "new_lock"): (1, "feeder's and reader's accounts", PASS),
+    ("lifecycle.py", "OwnLock"): (2, "every method that starts, ends or asks for a pass", "made anew"),
+    ("losses.py", "new_lock"): (1, "the reader, and who asks for stats", PASS),
     ("_pool.pyx", "pthread_mutex_t"): (1, "feeder, workers, reader", "every method of Pool looks at the process"),
     ("_ring.pxd", "pthread_mutex_t"): (1, "feeder, workers, reader", "as Pool; PyRing is for tests"),
     ("_ring.pyx", "pthread_mutex_t"): (1, "the threads of `spin`", "it lasts as long as the call"),
