@@ -205,7 +205,7 @@ def test_leaving_in_mid_batch(shapes):
         ({"most_waiting": 1.5}, "most_waiting: got 1.5"),
         ({"classes": ""}, "classes: got ''"),
         ({"most_waiting": 0}, "most_waiting: got 0"),
-        ({"image": {}}, "image_config: a batch wants crop_and_resize or random_resized_crop"),
+        ({"image": {}}, "image_config: a batch wants crop_and_resize, random_resized_crop, resize"),
         ({"image": {**CROP, "pre_encode_images": True}}, "pre_encode_images: got true"),
         ({"image": {**CROP, "horizontal_flip": 1.5}}, "image_config.horizontal_flip: got 1.5, wanted a number from 0 to 1"),
         ({"image": {"random_resized_crop": 0}}, "image_config.random_resized_crop: got 0"),
@@ -219,6 +219,31 @@ def test_wrong_arguments(shapes, arguments, message):
     arguments = dict(arguments)
     with pytest.raises(ValueError, match=message):
         batches(shapes, arguments.pop("size", 4), arguments.pop("image", CROP), **arguments)
+
+
+@pytest.mark.parametrize(
+    "mean, std, said",
+    [
+        ([123.7, 116.3, 103.5], [58.4, 57.1, 57.4], r"mean: got \(123.7, 116.3, 103.5\), wanted 0 to 1: .*divide by 255"),
+        ([0.5, 1.01, 0], None, "mean: got"),
+        (-0.1, None, "mean: got"),
+        (0.5, [0.5, 57.1, 0.5], r"std: got \(0.5, 57.1, 0.5\), wanted above 0 to 1"),
+        (None, -0.5, "std: got"),
+    ],
+)
+def test_a_mean_of_another_scale_warns_and_is_read_by_nobody(shapes, mean, std, said):
+    with pytest.warns(UserWarning, match=f"^{said}.*; reading a batch raises ValueError$") as caught:
+        dataset = DatagoBatchDataset(config(shapes, image_config=CROP), 4, dtype="float32", mean=mean, std=std)
+    assert caught[0].filename == __file__
+    with pytest.raises(ValueError, match=said):
+        iter(dataset)
+    with pytest.raises(ValueError, match=said):
+        DatagoBatchDataset(config(shapes, image_config=CROP, strict=True), 4, dtype="float32", mean=mean, std=std)
+
+
+@pytest.mark.parametrize("mean, std", [(0, 1), (0.5, 0.5), (1, 1 / 255), ([123.7 / 255, 0, 1], [1e-6, 1, 0.2])])
+def test_a_mean_of_our_scale_is_taken(shapes, mean, std):
+    assert next(iter(batches(shapes, 2, limit=2, dtype="float32", mean=mean, std=std)))["image"].shape[0] <= 2
 
 
 # ---- what is drawn ----
