@@ -1,6 +1,5 @@
 """DatagoBatchDataset: batches of one bucket, which the workers have written in place, as a training step wants them."""
 
-import json
 import math
 import os
 import sys
@@ -14,10 +13,11 @@ import numpy
 from datago import geometry, hints
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._payload import ImagePayload
-from datago.engine._sample import SampleBatch
+from datago.engine._sample import SampleBatch, plain_attributes
 from datago.labels import numbered, of_attribute, of_folder
 from datago.settings import BatchSettings, Settings
 from datago.sources import source_type
+from datago.typed import Batch
 
 LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
@@ -50,7 +50,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
         SourceError: with `classes` "folder" the root cannot be listed, or has no folder.
 
-    Yields dicts, everything in the order of the pictures:
+    Yields dicts (datago.Batch), everything in the order of the pictures:
 
         image: tensor (numpy array without torch) of shape (n, channels, height, width) or (n, height, width, channels),
             contiguous; in pinned memory where CUDA is there.
@@ -58,7 +58,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         original_size: list of (width, height), before crop and resize.
         masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
             none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
-        target: int64 tensor of shape (n,); None without `classes`.
+        target: int64 tensor of shape (n,); only with `classes`.
 
     A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
     Epochs, workers and state are those of DatagoIterDataset: the state belongs to the batches that were handed out.
@@ -118,24 +118,26 @@ class DatagoBatchDataset(DatagoIterDataset):
         )  # fmt: skip
         self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         if self._other_scale:
             raise ValueError(self._other_scale)
         return super().__iter__()
 
-    def _made(self, batch: SampleBatch) -> dict[str, Any]:
+    def _made(self, batch: SampleBatch) -> Batch:
         samples = batch.samples
-        return {
+        made: Batch = {
             "image": self._tensor(batch),
             "id": [sample.id for sample in samples],
             "source": [sample.source for sample in samples],
-            "attributes": [json.loads(sample.attributes) for sample in samples],
+            "attributes": [plain_attributes(sample.attributes) for sample in samples],
             "bucket": (batch.width, batch.height),
             "original_size": [(sample.image.original_width, sample.image.original_height) for sample in samples],
             "masks": self._others([sample.masks for sample in samples]),
             "additional_images": self._others([sample.additional_images for sample in samples]),
-            "target": self._targets(batch),
         }
+        if self._batch.label is not None:
+            made["target"] = self._targets(batch.targets)
+        return made
 
     def _tensor(self, batch: SampleBatch) -> Any:
         layout, channels = self._batch.layout, self._batch.channels
@@ -165,10 +167,8 @@ class DatagoBatchDataset(DatagoIterDataset):
             whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
         return whole if torch is None else torch.from_numpy(whole)
 
-    def _targets(self, batch: SampleBatch) -> Any:
-        if self._batch.label is None:
-            return None
-        return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
+    def _targets(self, targets: list[int]) -> Any:
+        return numpy.array(targets, numpy.int64) if torch is None else torch.tensor(targets, dtype=torch.int64)
 
     def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
@@ -223,7 +223,7 @@ def _other_scale(means: tuple[float, ...], deviations: tuple[float, ...]) -> str
         ("std", deviations, all(0 < value <= 1 for value in deviations), "above 0 to 1"),
     ):
         if not good:
-            return f"{name}: got {values}, wanted {wanted}: pictures are scaled to [0, 1] first, so divide by 255 what is meant for 0 to 255"
+            return f"{name}: got {values}, wanted {wanted}: pictures are scaled to [0, 1]; divide by 255 what is meant for 0 to 255"
     return ""
 
 

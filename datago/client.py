@@ -10,6 +10,7 @@ from datago.errors import SourceError, sample_error
 from datago.lifecycle import Lifecycle
 from datago.run import STOP_GRACE, Pass
 from datago.stats import no_counts, summary
+from datago.typed import SampleDict
 
 
 class DatagoClient(Lifecycle):
@@ -44,13 +45,12 @@ class DatagoClient(Lifecycle):
         """
         return cast("Sample | None", self._next(False, timeout))
 
-    def get_sample_auto_convert(self, timeout: float | None = None) -> dict[str, Any] | None:
+    def get_sample_auto_convert(self, timeout: float | None = None) -> SampleDict | None:
         """As `get_sample`, but as a dict of plain Python values, images as PIL images (mode RGB for colour).
 
-        Keys: id, source, duplicate_state, attributes (a dict), tags, coca_embedding, latents, image, masks,
-        additional_images. An image that the sample does not have is None.
+        See datago.SampleDict for its keys.
         """
-        return cast("dict[str, Any] | None", self._next(True, timeout))
+        return cast("SampleDict | None", self._next(True, timeout))
 
     def _next(self, convert: bool, timeout: float | None) -> Any:
         if timeout is not None:

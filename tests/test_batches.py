@@ -1,6 +1,7 @@
 """DatagoBatchDataset: what is in a batch, in which order, and what becomes of the rest."""
 
 import gc
+import importlib.util
 import io
 import json
 import logging
@@ -14,7 +15,7 @@ import pytest
 from conftest import check_accounts, config, ids, jpeg, photo
 from PIL import Image
 
-from datago import DatagoBatchDataset, DatagoClient, SampleError
+from datago import Batch, DatagoBatchDataset, DatagoClient, SampleError
 
 CROP = {"crop_and_resize": True, "default_image_size": 96, "downsampling_ratio": 8, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
 SQUARE = {**CROP, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.9, "max_aspect_ratio": 1.1}
@@ -244,6 +245,17 @@ def test_a_mean_of_another_scale_warns_and_is_read_by_nobody(shapes, mean, std, 
 @pytest.mark.parametrize("mean, std", [(0, 1), (0.5, 0.5), (1, 1 / 255), ([123.7 / 255, 0, 1], [1e-6, 1, 0.2])])
 def test_a_mean_of_our_scale_is_taken(shapes, mean, std):
     assert next(iter(batches(shapes, 2, limit=2, dtype="float32", mean=mean, std=std)))["image"].shape[0] <= 2
+
+
+def test_a_batch_has_the_keys_of_its_type(shapes):
+    required, optional = Batch.__required_keys__, Batch.__optional_keys__
+    assert "target" in optional
+    batch = next(iter(batches(shapes, 4, limit=4)))
+    assert required == set(batch)  # and no target: default_collate takes no None
+    if importlib.util.find_spec("torch"):
+        from torch.utils.data import default_collate
+
+        assert default_collate([batch, batch])["image"].shape == (2, *batch["image"].shape)
 
 
 # ---- what is drawn ----

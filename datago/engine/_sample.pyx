@@ -85,14 +85,29 @@ cdef class Entry:
         self._images = tuple([(role, name, bytes(data)) for role, name, data in self._images])
 
 
+def plain_attributes(str text):
+    """Attributes as plain Python values, of their JSON text. A shard's JSON member stands in there as text, and is parsed, too; text that
+    is no JSON stays text."""
+    if text == "{}":
+        return {}
+    found = json.loads(text)
+    for name, value in found.items():
+        if isinstance(value, str) and (name == "json" or name.endswith(".json")):
+            try:
+                found[name] = json.loads(value)
+            except (ValueError, RecursionError):
+                pass
+    return found
+
+
 def auto_convert(Sample sample):
-    """The sample as a dict of plain Python values; images as PIL images, attributes parsed, None where there is no image."""
+    """The sample as a dict of plain Python values (datago.typed.SampleDict)."""
     cdef ImagePayload image = sample.image
     return {
         "id": sample.id,
         "source": sample.source,
         "duplicate_state": sample.duplicate_state,
-        "attributes": {} if sample.attributes == "{}" else json.loads(sample.attributes),
+        "attributes": plain_attributes(sample.attributes),
         "tags": sample.tags,
         "coca_embedding": sample.coca_embedding,
         "latents": {k: {"data": v.data, "len": v.len} for k, v in sample.latents.items()} if sample.latents else {},
