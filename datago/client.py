@@ -7,17 +7,19 @@ from datago import metrics
 from datago.checks import seconds
 from datago.engine._sample import Failure, Sample, SampleBatch
 from datago.errors import SourceError, sample_error
+from datago.help import with_keys
 from datago.lifecycle import Lifecycle
 from datago.run import STOP_GRACE, Pass
 from datago.stats import no_counts, summary
 from datago.typed import SampleDict
 
 
+@with_keys
 class DatagoClient(Lifecycle):
     """Streams decoded samples of a source, on all cores, outside the GIL.
 
     Args:
-        config: a dict, the JSON text of one, or the path of a JSON, TOML or YAML file; docs/config.md has the keys.
+        config: a dict, the JSON text of one, or the path of a JSON, TOML or YAML file; its keys are below, and in docs/config.md.
 
     Raises:
         ValueError: the config is wrong; the text names the key, what it got and what it wants.
