@@ -37,6 +37,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
+        with_state: each batch has a `state`; see DatagoIterDataset.
 
     Raises:
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
@@ -51,6 +52,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
             none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
         target: int64 tensor of shape (n,); None without `classes`.
+        state: with_state only: what state_dict of this stream would have given right after this batch.
 
     A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
     Epochs, workers and state are those of DatagoIterDataset: the state belongs to the batches that were handed out.
@@ -60,9 +62,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
-        most_waiting: int | None = None,
+        most_waiting: int | None = None, with_state: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
+        self._with_state = with_state
         settings = self._client.config
         kind = source_type(settings.source_type)
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
@@ -99,7 +102,7 @@ class DatagoBatchDataset(DatagoIterDataset):
 
     def _made(self, batch):
         samples = batch.samples
-        return {
+        made = {
             "image": self._tensor(batch),
             "id": [sample.id for sample in samples],
             "source": [sample.source for sample in samples],
@@ -110,6 +113,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             "additional_images": self._others([sample.additional_images for sample in samples]),
             "target": self._targets(batch),
         }
+        return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
 
     def _tensor(self, batch):
         layout, channels = self._client.config.batch.layout, self._client.config.batch.channels

@@ -15,14 +15,13 @@ from datago.errors import SourceValueError, printable
 from datago.labels import labelled
 from datago.net.cancel import Stopped
 from datago.sources import open_source
-from datago.stats import no_counts, summary
+from datago.stats import FAILURES_KEPT, no_counts, summary
 from datago.threads import new_lock, start_thread
 
 log = logging.getLogger("datago.client")
 
 STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
 EXIT_GRACE = 0.1  # the same when the interpreter ends
-FAILURES_KEPT = 16
 
 # Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
 # KeyboardInterrupt of a signal handler say, is lost.

@@ -1,5 +1,7 @@
 """What stats() says: where every item went, and which side the others wait for."""
 
+FAILURES_KEPT = 16  # in last_failures
+
 
 def no_counts():
     """The pool's counts before there is a pool."""
@@ -37,3 +39,17 @@ def bottleneck(counts):
     if starved > blocked:
         return f"source: workers waited for it before {starved:.0%} of the items"
     return f"reader: workers waited for it after {blocked:.0%} of the items"
+
+
+def merged(several):
+    """The sum of the stats of several passes (DatagoClient.stats)."""
+    total = _sum(several)
+    return {**total, "last_failures": total["last_failures"][-FAILURES_KEPT:], "bottleneck": bottleneck(total)}
+
+
+def _sum(values):
+    first = values[0]
+    if isinstance(first, dict):
+        keys = dict.fromkeys(key for value in values for key in value if key != "bottleneck")
+        return {key: _sum([value[key] for value in values if key in value]) for key in keys}
+    return sum(values, [] if isinstance(first, list) else 0)

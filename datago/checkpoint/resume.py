@@ -87,7 +87,8 @@ def resume(states, config, worker=0, workers=1):
         if not own:
             raise ValueError(
                 f"state: it is that of rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
-                f"worker {now.worker}: every rank saves and loads its own, or all load the list of all"
+                f"worker {now.worker}: every rank saves and loads its own, or all load the list of all, which "
+                "datago.gather_state(state) gives when all ranks call it before one of them saves"
             )
         own = own[0]
         now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])

@@ -1,0 +1,78 @@
+"""What the loops of trainers do with a dataset, where it has to know: they are recognised by the frames that call it."""
+
+import sys
+
+# Lightning has two names. Its loops that train, and those that only evaluate.
+PACKAGES = "lightning.pytorch", "pytorch_lightning"
+TRAINING = tuple(f"{package}.loops.{loop}" for package in PACKAGES for loop in ("fit_loop", "training_epoch_loop"))
+EVALUATING = tuple(f"{package}.loops.{loop}" for package in PACKAGES for loop in ("evaluation_loop", "prediction_loop"))
+DEPTH = 16  # frames between a dataset and the loop; there are ten
+
+
+class FitLoop:
+    """Lightning's fit loop, as far as a dataset that it reads has to know it.
+
+    It reads one batch ahead of a loader without a length, to know which is the last, and stores what `state_dict` of the loader says
+    in a checkpoint. It asks for that on all ranks, as Trainer.save_checkpoint has a barrier on all.
+    """
+
+    def __init__(self, loop):
+        self._loop = loop
+
+    @classmethod
+    def of(cls, frame):
+        """The loop on whose behalf `frame` runs, or None."""
+        if not any(package in sys.modules for package in PACKAGES):
+            return None
+        for _ in range(DEPTH):
+            name = frame.f_globals.get("__name__", "")
+            if name in TRAINING:
+                return cls(frame.f_locals["self"].trainer.fit_loop)
+            frame = frame.f_back
+            if frame is None or name in EVALUATING:
+                return None
+        return None
+
+    def ahead(self):
+        """How many batches were handed out that are not trained on yet."""
+        progress = self._loop.epoch_loop.batch_progress.current
+        fetcher = self._loop._data_fetcher  # no public name says what it holds
+        return len(getattr(fetcher, "batches", ())) + progress.ready - progress.processed
+
+    def epoch_is_over(self):
+        """Whether the last batch of the epoch is trained on."""
+        progress = self._loop.epoch_loop.batch_progress
+        done = progress.current.ready == progress.current.processed
+        return done and (progress.is_last_batch or progress.current.ready == self._loop.max_batches)
+
+    def epochs(self):
+        """How many epochs are over."""
+        return self._loop.epoch_progress.current.processed
+
+
+def accelerate_reader(frame):
+    """The name of the class of accelerate's that reads the dataset for several processes, or None. It tells the dataset its epoch in every
+    process, before it reads the first batch; `frame` is where it does so."""
+    if "accelerate.data_loader" not in sys.modules:
+        return None
+    owner = frame.f_locals.get("self")
+    name = type(owner).__name__  # what it says its __class__ is, is a DataLoader
+    return name if name in ("DataLoaderDispatcher", "DataLoaderShard", "IterableDatasetShard") else None
+
+
+def refuse_second_split(reader, world_size, same_everywhere):
+    """Raises ValueError where accelerate would split what is split, or what is not the same in all processes."""
+    hand_over = (
+        "give accelerator.prepare the dataset itself and not a DataLoader over it, or leave it out of prepare; with workers, iterate over "
+        "DataLoader(dataset, batch_size=None, num_workers=…) as it is"
+    )
+    if world_size > 1 and reader != "DataLoaderShard":
+        raise ValueError(
+            f"accelerate ({reader}) would split once more what rank and world_size of source_config have split among {world_size} "
+            f"processes: {hand_over}"
+        )
+    if reader == "IterableDatasetShard" and not same_everywhere:
+        raise ValueError(
+            "accelerate (IterableDatasetShard) takes each process's part of what every process reads, which wants the same order in all: "
+            f'set "ordered": true and a seed; or, where each shall read only its part, set source_config.rank to "auto" and {hand_over}'
+        )
