@@ -112,9 +112,12 @@ class Resumable:
 
         Whether the state fits this rank and worker, it says (ValueError) when that pass begins.
         """
+        self._load(state, FitLoop.of(sys._getframe(1)))
+
+    def _load(self, state, fit_loop):
         found = checked(state, self._client.config)
         self.set_epoch(found[0]["epoch"])
         self._states = found
         self._keeper.begin(found)
-        if FitLoop.of(sys._getframe(1)) is not None:
+        if fit_loop is not None:
             self._lightning_epoch = found[0]["epoch"]

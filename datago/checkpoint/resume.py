@@ -100,14 +100,20 @@ def _restriped(states, now, config):
     """Another number of streams than before: what is left of all is dealt out anew."""
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]
+    by_stream = {s["rank"] + before * s["worker"]: s for s in states}
+    whole = len(states) == streams and sorted(by_stream) == list(range(streams))
+    if whole and all(s["source"] is None and s["spent"] == 0 for s in states):
+        return now  # nothing was read: any number of streams begins
     what = f"the state is of world_size {before} with {first['workers']} workers, this run has {now.world_size} with {now.workers}"
     kind = source_type(config.source_type)
     if not kind.can_restripe:
         able = " and ".join(name for name in registered() if source_type(name).can_restripe)
         raise ValueError(f"world_size: {what}: only the {able} source can be resumed with another number")
-    by_stream = {s["rank"] + before * s["worker"]: s for s in states}
-    if len(states) != streams or sorted(by_stream) != list(range(streams)):
-        raise ValueError(f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)})")
+    if not whole:
+        raise ValueError(
+            f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)}), which "
+            "datago.gather_state(state) gives"
+        )
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
