@@ -14,6 +14,7 @@ from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, t
 from datago.engine._buckets import aspect_buckets
 from datago.labels import of_attribute, of_folder
 from datago.sources import source_type
+from datago.trainers import FitLoop
 
 LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
@@ -155,6 +156,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._client.config.batch.size, self._client.config.batch.drop
         workers = asking_workers(sys._getframe(1))
+        self._check_length(FitLoop.of(sys._getframe(1)), workers, size)
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
 

@@ -136,7 +136,9 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
 
         Shards without an index and databases are not counted: their `limit` is given, and TypeError raised if there is none.
         """
-        return sum(self._counts(asking_workers(sys._getframe(1))))
+        workers = asking_workers(sys._getframe(1))
+        self._check_length(FitLoop.of(sys._getframe(1)), workers, 1)
+        return sum(self._counts(workers))
 
     def _counts(self, workers, guessed=True):
         """How many samples each of so many workers gives; `guessed`: its part of the limit where the source does not count."""

@@ -34,6 +34,15 @@ class Resumable:
             self._lightning_epoch = self._client.config.epoch + fit_loop.epochs()
             self.set_epoch(self._lightning_epoch)
 
+    def _check_length(self, fit_loop, workers, batch_size):
+        """Raises TypeError where Lightning's loop would take a length for what it is not."""
+        if fit_loop is not None and not fit_loop.length_holds(self._world_size(), workers, batch_size):
+            raise TypeError("the number of batches is not known: this epoch was begun with another number of ranks, or with other batches")
+
+    def _world_size(self):
+        source = self._client.config.source_config
+        return ranks.resolve(source.rank, source.world_size)[1]
+
     def _stated(self, client, outcome):
         """A sample or batch, with its state where that is wished; Lightning's loop asks later for the states of what it was given."""
         if self._with_state:
@@ -50,8 +59,7 @@ class Resumable:
         split, or to begin another epoch than the one whose state was loaded."""
         if reader := accelerate_reader(sys._getframe(1)):
             config = self._client.config
-            world_size = ranks.resolve(config.source_config.rank, config.source_config.world_size)[1]
-            refuse_second_split(reader, world_size, config.ordered and config.seed is not None)
+            refuse_second_split(reader, self._world_size(), config.ordered and config.seed is not None)
             if self._states is not None and self._states[0]["epoch"] != epoch:
                 raise ValueError(f"epoch: accelerate's loader begins {epoch}, the state is of {self._states[0]['epoch']}: call its set_epoch")
             self._tensors_only = reader == "DataLoaderDispatcher"
@@ -84,9 +92,10 @@ class Resumable:
             return self._kept_states() if self._kept else self._state_here()
         self._keeper.settle(fit_loop.ahead())
         states = self._kept_states()
-        if fit_loop.epoch_is_over():
-            following = self._epoch_now() + (self._epoch_now() == self._lightning_epoch)
-            states = [self._beginning(worker, self._keeper.workers, None, following) for worker in range(self._keeper.workers)]
+        following = fit_loop.next_epoch()
+        if following is not None:
+            epoch = self._client.config.epoch + following if self._epoch_now() == self._lightning_epoch else self._epoch_now()
+            states = [self._beginning(worker, self._keeper.workers, None, epoch) for worker in range(self._keeper.workers)]
         states = states if isinstance(states, list) else [states]
         return gather_state(states) if states[0]["world_size"] > 1 else states
 

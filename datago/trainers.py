@@ -39,15 +39,32 @@ class FitLoop:
         fetcher = self._loop._data_fetcher  # no public name says what it holds
         return len(getattr(fetcher, "batches", ())) + progress.ready - progress.processed
 
-    def epoch_is_over(self):
-        """Whether the last batch of the epoch is trained on."""
-        progress = self._loop.epoch_loop.batch_progress
+    def next_epoch(self):
+        """Which epoch, counted from 0, a run begins that goes on from here; None if that is in the middle of one."""
+        epochs, progress = self._loop.epoch_progress.current, self._loop.epoch_loop.batch_progress
+        if 0 < epochs.processed == epochs.ready:
+            return epochs.processed
         done = progress.current.ready == progress.current.processed
-        return done and (progress.is_last_batch or progress.current.ready == self._loop.max_batches)
+        last = progress.is_last_batch or progress.current.ready == self._loop.max_batches
+        return epochs.processed + 1 if done and last else None
 
     def epochs(self):
         """How many epochs are over."""
         return self._loop.epoch_progress.current.processed
+
+    def length_holds(self, world_size, workers, batch_size):
+        """Whether it may count on a length: it ends an epoch that it goes on with after so many batches, whoever read the first of them.
+        So they have to be as many, of as many samples, as they would be now. All ranks say the same, as all see all ranks' states."""
+        loaded = self._loop._combined_loader_states_to_load if self._loop.restarting else []  # no public name says what a checkpoint has
+        before = self._loop.epoch_loop.batch_progress.current.ready * batch_size
+        for states in (states for states in loaded if isinstance(states, list)):
+            delivered = dict.fromkeys(range(states[0]["world_size"]), 0)
+            for state in states:
+                delivered[state["rank"]] += state["delivered"]
+            same = (len(delivered), states[0]["workers"]) == (world_size, workers) and set(delivered.values()) == {before}
+            if any(delivered.values()) and not same:
+                return False
+        return True
 
 
 def accelerate_reader(frame):
