@@ -22,8 +22,8 @@ class Observed:
         with True at the end. `worker` is what torch's get_worker_info says."""
         self._watched, self._begun, self._passes = client, time.monotonic(), self._passes + 1
         writer = self._shared_stats.writer(worker, self._passes) if worker else None
-        tell = partial(writer.write, client.stats) if writer else lambda last=False: None
-        tell()
+        tell = partial(writer.write, client.stats) if writer else lambda always=False: None
+        tell(True)
         return tell
 
     def stats(self) -> dict[str, Any]:

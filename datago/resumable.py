@@ -74,7 +74,7 @@ class Resumable:
         have read ahead. Raises ValueError: it has no `state`."""
         states = batch.get("state") if isinstance(batch, dict) else None
         states = states if isinstance(states, list | tuple) else [states]  # of samples that somebody made one batch of
-        if not all(isinstance(state, dict) and isinstance(state.get("delivered"), int) for state in states):
+        if not states or not all(isinstance(state, dict) and isinstance(state.get("workers"), int) for state in states):
             raise ValueError(f"update: wanted a batch with the state that with_state=True gives it, got {batch!r:.80}")
         for state in states:
             self._keeper.add(state)

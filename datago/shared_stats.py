@@ -74,12 +74,12 @@ class Writer:
         self._begun = time.monotonic()  # one clock for all processes of a machine
         self._next = 0.0
 
-    def write(self, stats, last=False):
-        """`stats` is a function: it is called once a period, or if this is the last time."""
+    def write(self, stats, always=False):
+        """`stats` is a function: it is called once a period, or always, as at the beginning and the end."""
         now = time.monotonic()
-        if now < self._next and not last:
+        if now < self._next and not always:
             return
-        self._next = now + PERIOD_S
+        self._next = self._next if always else now + PERIOD_S
         text = json.dumps({"pass": self._name, "begun": self._begun, "stats": stats()})
         try:
             with open(f"{self._path}.new", "w", encoding="utf-8") as file:

@@ -81,7 +81,7 @@ def refuse_second_split(reader, world_size, same_everywhere):
     """Raises ValueError where accelerate would split what is split, or what is not the same in all processes."""
     hand_over = (
         "give accelerator.prepare the dataset itself and not a DataLoader over it, or leave it out of prepare; with workers, iterate over "
-        "DataLoader(dataset, batch_size=None, num_workers=…) as it is"
+        "DataLoader(dataset, batch_size=None, num_workers=N) as it is"
     )
     if world_size > 1 and reader != "DataLoaderShard":
         raise ValueError(
