@@ -50,6 +50,10 @@ YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "fal
 RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
 WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
 POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
+FAILURES = (
+    (lambda value: integer(0)[0](value) or isinstance(value, float) and 0 <= value <= 1),
+    "an integer of at least 0, or a fraction from 0.0 to 1.0",
+)
 SECONDS = number(0, 10**6)
 PERIOD = (lambda value: value == 0 or SECONDS[0](value)), "0, or " + SECONDS[1]
 UNEVEN = choice("keep", "drop", "pad")

@@ -13,7 +13,7 @@ from datago import metrics
 from datago.checkpoint import resume
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure, Sample, SampleBatch
-from datago.errors import sample_error
+from datago.errors import SourceError, sample_error
 from datago.order import ranks
 from datago.run import STOP_GRACE, Pass
 from datago.sources import open_source
@@ -226,7 +226,7 @@ class DatagoClient:
         Raises:
             ValueError: `timeout` is no such number.
             TimeoutError: no sample within `timeout`; the stream goes on.
-            SourceError: the source died, or gave nothing at all.
+            SourceError: the source died, or gave nothing at all, or more items failed than `max_failures` allows.
             SampleError: an item failed, and `on_error` is "raise"; the next call goes on behind it.
         """
         return self._next(False, timeout)
@@ -265,7 +265,11 @@ class DatagoClient:
                 continue
             if not isinstance(result, Failure):
                 return result
-            running.note(result)
+            try:
+                running.note(result)
+            except SourceError:
+                self._end(STOP_GRACE)
+                raise
             if self._config.on_error == "raise":
                 raise sample_error(result)
             if self._config.on_error != "skip":
@@ -279,8 +283,10 @@ class DatagoClient:
                 self._ended = True
         if not first:
             return None
-        running.close(STOP_GRACE)
-        running.conclude()
+        try:
+            running.conclude()
+        finally:
+            running.close(STOP_GRACE)
         return None
 
     def __iter__(self) -> Iterator[Sample]:

@@ -10,6 +10,7 @@ from datago import hints, sources
 from datago.checks import (
     BOOL,
     COLOUR,
+    FAILURES,
     MAX_INT,
     OBJECT,
     PERIOD,
@@ -37,6 +38,7 @@ TOP = {
     "limit": (integer(1), MAX_INT),
     "samples_buffer_size": (integer(1, 2**20), 64),
     "on_error": (POLICY, "skip"),
+    "max_failures": (FAILURES, None),
     "max_file_bytes": (integer(1), 2**30),
     "memory_limit": (integer(1), None),
     "log_period": (PERIOD, 0),

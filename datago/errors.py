@@ -4,6 +4,7 @@ Every class derives from DatagoError, and from the built-in class that says the 
 """
 
 import os
+import re
 
 
 class DatagoError(Exception):
@@ -50,7 +51,7 @@ class SampleError(DatagoError):
     """
 
     def __init__(self, name: str, reason: str, text: str) -> None:
-        super().__init__(f"{printable(name)}: {reason}" + (f": {text}" if text else ""))
+        super().__init__(f"{shown_name(name)}: {reason}" + (f": {text}" if text else ""))
         self.name, self.reason, self.text = name, reason, text
 
     def __reduce__(self):
@@ -94,3 +95,15 @@ def printable(name):
     """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
     text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def without_credentials(text):
+    """`text` without the user names, passwords and queries of the urls in it."""
+    text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text)
+    return re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text)
+
+
+def shown_name(name):
+    """The name of a sample as errors and logs show it. A database may use urls as ids, and these may carry credentials or a signature; the
+    name of a file has none, and a question mark in it is only a character."""
+    return printable(without_credentials(name) if "://" in name else name)

@@ -1,4 +1,8 @@
-"""Logging through Python's `logging`, below the logger "datago". Nothing is written unless somebody asks for it."""
+"""Logging through Python's `logging`, below the logger "datago".
+
+Warnings are written to stderr even where nobody has set up logging, as Python does it for every logger. The logger "datago.client" has one
+record for each failure, which would be too many: it writes nothing unless somebody asks for it.
+"""
 
 import logging
 import os
@@ -7,7 +11,7 @@ import time
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "off": 100}
 
 root = logging.getLogger("datago")
-root.addHandler(logging.NullHandler())
+logging.getLogger("datago.client").addHandler(logging.NullHandler())
 
 
 class _Formatter(logging.Formatter):

@@ -5,20 +5,21 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 
 from datago import environment, metrics
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
-from datago.errors import SourceValueError, printable
+from datago.errors import SourceValueError, shown_name
 from datago.labels import labelled
+from datago.losses import Losses
 from datago.net.cancel import Stopped
 from datago.sources import open_source
 from datago.stats import FAILURES_KEPT, no_counts, summary
 from datago.threads import new_lock, start_thread
 
-log = logging.getLogger("datago.client")
+log = logging.getLogger("datago")
+log_of_failures = logging.getLogger("datago.client")
 
 STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
 EXIT_GRACE = 0.1  # the same when the interpreter ends
@@ -49,11 +50,11 @@ class Pass:
         self.promised = None  # good samples that other ranks count on
         self.error = None  # what ended the source, if it did not end by itself
         self.ended = False  # the reader was told that this is the end
-        self.failures = {}  # reason -> count
-        self.last_failures = deque(maxlen=FAILURES_KEPT)
+        self.losses = Losses(config.max_failures, limited=config.on_error == "skip")
+        self._told = False  # an error has told the reader what was lost
         self.dropped = []  # ids of samples that made no full batch
         self.late = False  # it was closed, and something is still in flight after the grace period
-        self._lock = new_lock()  # guards failures and dropped; close() takes none: finalizers and signal handlers may call it
+        self._lock = new_lock()  # guards losses and dropped; close() takes none: finalizers and signal handlers may call it
         self._threads = []  # the feeder and the keeper
         self._closed = False
 
@@ -128,7 +129,7 @@ class Pass:
             pool.finish()
 
     def _keep(self, pool):
-        """Logs how it goes, once a period and at the end; ends the source then, and stays until all have left."""
+        """Logs how it goes, once a period and at the end, and what was lost; ends the source then, and stays until all have left."""
         period, over = self._config.log_period, False
         then, before = time.monotonic(), summary(no_counts(), {}, {}, [])
         while not over:
@@ -139,6 +140,9 @@ class Pass:
                     log.info("%s", metrics.line(stats, before, now - then))
                     before, then = stats, now
         self.source.stop()
+        with suppress(MemoryError):
+            if self.losses.counts and not self._told:
+                log.warning("%s", self.losses.text(self._items()))
         if not self._left(pool, STOP_GRACE):
             self.late = True
             log.warning("work is still in flight %.1f s after stop; a background thread waits for it", STOP_GRACE)
@@ -147,24 +151,36 @@ class Pass:
         _passes.discard(self)
 
     def note(self, failure):
-        """Counts a Failure, and logs it."""
+        """Counts a Failure, and logs it.
+
+        Raises:
+            SourceError: that is one more than `max_failures` allows.
+        """
+        log_of_failures.error("%s: %s: %s", shown_name(failure.name), failure.reason, failure.text)
         with self._lock:
-            self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
-            self.last_failures.append({"name": failure.name, "reason": failure.reason, "text": failure.text})
-        log.error("%s: %s: %s", printable(failure.name), failure.reason, failure.text)
+            self.losses.add(failure)
+        items = self._items()
+        if self.losses.too_many(items):
+            self._told = True
+            raise SourceValueError(f"more failures than max_failures allows: {self.losses.text(items)}")
+
+    def _items(self):
+        """How many items were good or failed so far."""
+        counts = self.pool.counts()
+        return counts["delivered"] + counts["dropped"] + counts["failed"]
 
     def drop(self, batch):
         """Keeps and logs the ids of a batch that did not get full."""
         names = [sample.id for sample in batch.samples]
         with self._lock:
             self.dropped += names
-        text = ", ".join(map(printable, names))
+        text = ", ".join(map(shown_name, names))
         log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
     def stats(self):
         """See DatagoClient.stats."""
         with self._lock:
-            failures, last, dropped = dict(self.failures), list(self.last_failures), list(self.dropped)
+            failures, last, dropped = dict(self.losses.counts), list(self.losses.last), list(self.dropped)
         counts = self.pool.counts() if self.pool is not None else no_counts()
         return summary(counts, dict(self.source.skipped), failures, last, dropped)
 
@@ -180,11 +196,9 @@ class Pass:
                 f"could be had; {counts['failed']} failed, and there are no others in their place"
             )
         if counts["delivered"] == self.run.delivered == counts["dropped"] == 0 and counts["failed"]:
-            last = self.last_failures[-1]
-            raise SourceValueError(
-                f"none of the {counts['failed']} items of the source gave a sample; the last: {printable(last['name'])}: "
-                f"{last['reason']}: {last['text']}"
-            )
+            self._told = True
+            lost = counts["failed"]
+            raise SourceValueError(f"none of the {lost} items of the source gave a sample: {self.losses.text(lost)}")
 
     def state(self):
         """The state dict of this moment."""

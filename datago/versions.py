@@ -1,4 +1,4 @@
-"""Which version of datago this is, and of what it works with: the first line of a bug report."""
+"""The versions of datago and of the packages and libraries that it uses, for bug reports."""
 
 import functools
 
@@ -10,7 +10,7 @@ def own() -> str:
 
 
 def line() -> str:
-    """One line, without a newline."""
+    """The versions of datago, Python, the platform and the packages that datago uses, on one line."""
     import platform
 
     others = {name: _of(name) for name in ("numpy", "pillow", "torch")}
@@ -18,7 +18,15 @@ def line() -> str:
     return f"datago {own()} ({platform.python_implementation()} {platform.python_version()}, {platform.platform()}; {packages})"
 
 
-def _of(package):
+def libraries() -> str:
+    """The versions of the native libraries that datago calls, on one line. It loads them."""
+    from datago.engine._pixels import versions
+    from datago.net._transfers import VERSIONS
+
+    return f"{versions()}, {VERSIONS}"
+
+
+def _of(package: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version  # it loads the package email
 
     try:

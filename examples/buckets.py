@@ -1,4 +1,4 @@
-"""Batches of one size each, for models that take pictures of many aspect ratios.
+"""Makes batches of pictures of one size each, for models that accept many aspect ratios.
 
 python examples/buckets.py PICTURES
 """
@@ -9,12 +9,12 @@ from collections import Counter
 from datago import DatagoBatchDataset
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("--size", type=int, default=256, help="side of the square bucket, in pixels")
-    arguments.add_argument("--batch-size", type=int, default=8)
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("--size", type=int, default=256, help="side of the square bucket, in pixels")
+    parser.add_argument("--batch-size", type=int, default=8)
+    arguments = parser.parse_args()
     batches = DatagoBatchDataset(
         {
             "source_type": "file",
@@ -27,7 +27,8 @@ def main():
         },
         batch_size=arguments.batch_size,
     )  # fmt: skip
-    pictures, sizes = Counter(), Counter()
+    pictures: Counter[tuple[int, int]] = Counter()
+    sizes: Counter[tuple[int, int]] = Counter()
     for batch in batches:
         assert batch["image"].shape == (len(batch["id"]), 3, *reversed(batch["bucket"]))
         pictures[batch["bucket"]] += len(batch["id"])

@@ -1,14 +1,16 @@
-"""Data-parallel training that can be killed: every rank reads its part, all take as many steps, and the next start goes on.
+"""Data-parallel training that can be killed and resumed. Every rank reads its own part of the samples, and all take as many steps.
 
     torchrun --nproc-per-node 2 examples/distributed.py PICTURES CHECKPOINT.pt
 
-PICTURES is a folder of images, of any number. Starting again with the same CHECKPOINT.pt, on as many ranks or on others, resumes behind
-the last checkpoint.
+PICTURES is a folder with any number of images. Starting again with the same CHECKPOINT.pt resumes after the last checkpoint. The number
+of ranks may be another one.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,7 +21,7 @@ from datago import DatagoIterDataset
 SIZE = 32
 
 
-def dataset(root):
+def dataset(root: str) -> DatagoIterDataset:
     return DatagoIterDataset(
         {
             "source_type": "file",
@@ -29,14 +31,14 @@ def dataset(root):
                 "min_aspect_ratio": 0.9, "max_aspect_ratio": 1.1, "image_to_rgb8": True,
             },
             "seed": 2026,
-            "uneven": "drop",  # a rank with one sample more would wait for the others in its last step
+            "uneven": "drop",  # a rank with one sample more than the others would wait for them in its last step
         },
         return_python_types=False,
     )  # fmt: skip
 
 
-def batches(samples, size):
-    batch = []
+def batches(samples: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
     for sample in samples:
         batch.append(sample)
         if len(batch) == size:
@@ -46,9 +48,9 @@ def batches(samples, size):
         yield batch
 
 
-def save(path, **content):
-    """All ranks' states of one step, written by one of them, whole or not at all."""
-    states = [None] * dist.get_world_size()
+def save(path: str, **content: Any) -> None:
+    """Saves a checkpoint with the states of all ranks after one step. One rank writes it, and the file is replaced atomically."""
+    states: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, content.pop("state"))
     if dist.get_rank() == 0:
         torch.save({**content, "states": states}, f"{path}.new")
@@ -56,19 +58,19 @@ def save(path, **content):
     dist.barrier()
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("checkpoint")
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--batch-size", type=int, default=4)
-    arguments.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("checkpoint")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
+    arguments = parser.parse_args()
 
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    # A network that tells the mean colour of a picture's upper half from its lower half.
+    # A network that predicts the difference between the mean colours of a picture's upper and lower half.
     layers = torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIZE // 8) ** 2, 3)
     model = DistributedDataParallel(torch.nn.Sequential(*layers))
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
@@ -81,7 +83,7 @@ def main():
         first, step = found["epoch"], found["step"]
 
     for epoch in range(first, arguments.epochs):
-        images.set_epoch(epoch)  # keeps what was loaded for this very epoch
+        images.set_epoch(epoch)  # keeps the state that was loaded, if it is of this epoch
         for batch in batches(images, arguments.batch_size):
             pixels = torch.stack([torch.from_numpy(sample.image.to_numpy_array()) for sample in batch])
             pixels = pixels.permute(0, 3, 1, 2).float() / 255

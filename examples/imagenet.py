@@ -1,8 +1,9 @@
-"""Training a classifier on folders of pictures, one folder a class: random resized crops, mirrored at random, two epochs.
+"""Trains a classifier for two epochs on a folder with one subfolder per class, with random resized crops and random flips.
 
     python examples/imagenet.py PICTURES CHECKPOINT.pt
 
-Without PICTURES/, three classes of pictures are generated there. Starting again with the same CHECKPOINT.pt goes on behind it.
+If the folder PICTURES does not exist, pictures of three classes are generated there. Starting again with the same CHECKPOINT.pt resumes
+after the last checkpoint.
 """
 
 import argparse
@@ -15,8 +16,8 @@ from datago import DatagoBatchDataset
 CLASSES = {"checks": 0, "columns": 1, "rows": 2}
 
 
-def generate(root, each):
-    """Black and white patterns under coloured light."""
+def generate(root: str, each: int) -> None:
+    """Writes `each` pictures per class: patterns of black and one random colour."""
     from PIL import Image
 
     generator = torch.Generator().manual_seed(1)
@@ -30,8 +31,8 @@ def generate(root, each):
             Image.fromarray((pattern[..., None] * light).to(torch.uint8).numpy()).save(f"{root}/{name}/{number:03d}.jpg", quality=90)
 
 
-def network(classes):
-    def block(before, after):
+def network(classes: int) -> torch.nn.Module:
+    def block(before: int, after: int) -> list[torch.nn.Module]:
         return [torch.nn.Conv2d(before, after, 3, 2, 1), torch.nn.BatchNorm2d(after), torch.nn.ReLU()]
 
     return torch.nn.Sequential(
@@ -39,14 +40,14 @@ def network(classes):
     )
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("checkpoint")
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--batch-size", type=int, default=16)
-    arguments.add_argument("--stop-after", type=int, help="end after so many steps, as if killed")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("checkpoint")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--stop-after", type=int, help="end after so many steps, as if killed")
+    arguments = parser.parse_args()
     if not os.path.isdir(arguments.pictures):
         generate(arguments.pictures, 120)
 
@@ -60,7 +61,7 @@ def main():
         batch_size=arguments.batch_size, dtype="float32", mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225], classes="folder",
     )  # fmt: skip
     torch.manual_seed(0)
-    model = network(len(batches.classes))
+    model = network(len(batches.classes or ()))
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     first, step = 0, 0
     if os.path.exists(arguments.checkpoint):
@@ -71,7 +72,7 @@ def main():
         first, step = found["epoch"], found["step"]
 
     for epoch in range(first, arguments.epochs):
-        batches.set_epoch(epoch)  # keeps what was loaded for this very epoch
+        batches.set_epoch(epoch)  # keeps the state that was loaded, if it is of this epoch
         losses, right, seen = [], 0, 0
         for batch in batches:
             scores = model(batch["image"])
@@ -87,7 +88,8 @@ def main():
                 torch.save({**state, "epoch": epoch, "step": step}, f"{arguments.checkpoint}.new")
                 os.replace(f"{arguments.checkpoint}.new", arguments.checkpoint)
             if step == arguments.stop_after:
-                return print(f"stopped after step {step}, {seen} pictures of epoch {epoch}")
+                print(f"stopped after step {step}, {seen} pictures of epoch {epoch}")
+                return
         print(f"epoch {epoch}: {seen} pictures, loss {sum(losses) / len(losses):.3f}, {right / seen:.0%} right")
 
 

@@ -138,3 +138,18 @@ def make_album(root):
         if i % 10 == 0:
             picture(root / f"im-{i:03}.masked_image.png")
     return root
+
+
+# Importing a fixture makes it known to the tests of a file. It is not in a conftest.py of the folder, since many tests import the helpers
+# of tests/conftest.py under that name.
+@pytest.fixture(scope="session")
+def album(tmp_path_factory):
+    """The folder of `make_album`, which tests do not change."""
+    return make_album(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def server(album):
+    """A server of `album`."""
+    with serve(album) as server:
+        yield server

@@ -341,7 +341,7 @@ def test_few_descriptors_many_threads(tmp_path):
     for i in range(300):
         (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(16, 8))
     script = f"""
-import os, resource
+import os, resource, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from datago import DatagoClient
 before = len(os.listdir("/proc/self/fd"))
@@ -351,8 +351,11 @@ for _ in range(3):
 clients = [DatagoClient({config(tmp_path)!r}) for _ in range(20)]
 for client in clients:
     client.get_sample()
-del client, clients
-assert len(os.listdir("/proc/self/fd")) == before
+del client, clients  # nobody waits for their threads
+end = time.monotonic() + 20
+while (now := len(os.listdir("/proc/self/fd"))) != before and time.monotonic() < end:
+    time.sleep(0.01)
+assert now == before
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=50, env={**os.environ, "DATAGO_MAX_TASKS": "32"})
 

@@ -155,7 +155,7 @@ def test_raise_raises_and_the_next_call_goes_on(tmp_path):
 
 
 def test_nothing_but_bad_labels_is_an_error(tmp_path):
-    with pytest.raises(SourceError, match=r"none of the 3 items .*a.tar:002: sample: its attribute 'cls' is 'x'"):
+    with pytest.raises(SourceError, match=r"none of the 3 items .*a.tar:000: sample: its attribute 'cls' is 'x'"):
         list(DatagoBatchDataset(write_shard(tmp_path / "a.tar", [b"x"] * 3), 2, classes="cls"))
 
 

@@ -1,24 +1,26 @@
-"""Times a stream, and each of its stages alone, so as to name the one that holds up the others.
+"""Times a stream, and each of its stages alone, to find the bottleneck.
 
 SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
 
   list       what the source enumerates: paths, shards, or pages of records
   read       files, shards or downloads, no pixels
   decode     from memory: decode, crop, resize, encode
-  hand over  the way to the reader, of pictures of 8 pixels
-  stream     all of it
+  hand over  the rings between threads: pictures of 8 x 8 pixels
+  stream     all stages together
 
-Each runs in a fresh process for --seconds, beginning again where the source ends. The first run, which is thrown away, brings into
-the page cache what fits. A rate counts from the first sample on; "first" is the time until that, with the imports.
-"peak MB" of a DataLoader adds up its processes, what they share counted in each.
+Each stage runs in a fresh process for --seconds, and starts again at the end of the source. A first run of the stream fills the page
+cache and is not counted. A rate counts from the first sample on; "first" is the time until the first sample, including imports.
+"peak MB" of a DataLoader is the sum over its processes, so shared memory counts several times.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+from typing import Any
 
-from datago.cli.inputs import load
+from datago.cli.inputs import Config, load
+from datago.cli.measure import Row
 from datago.cli.progress import progress
 from datago.sources import registered, source_type
 
@@ -26,40 +28,40 @@ SUMMARY = "time a source, stage by stage, and name the bottleneck"
 STAGES = "list", "read", "decode", "hand over", "stream"
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE", help="a config (*.json), a folder, or shards")
     add("--seconds", type=_seconds, default=3, help="for each stage (default: %(default)s)")
-    add("--image-config", type=_json, metavar="JSON", help="in place of the config's")
+    add("--image-config", type=_json, metavar="JSON", help="replaces the config's image_config")
     add("--pil", action="store_true", help="read PIL images, as get_sample_auto_convert gives them")
     add(
         "--compare", type=_packages, default=[], metavar="PACKAGES",
-        help="torch: a DataLoader over a folder, by Pillow; webdataset: with a DataLoader over shards; or both, with a comma",
+        help="torch: a DataLoader with Pillow over a folder; webdataset: a DataLoader over shards; or both, separated by a comma",
     )  # fmt: skip
     add("--python", default=sys.executable, help="the interpreter that has these packages (default: this one)")
 
 
-def _compared():
-    """package: the source_type that it can be compared for"""
+def _compared() -> dict[str, str]:
+    """The packages that can be compared, each with its source_type."""
     return {package: name for name in registered() if (package := source_type(name).competitor)}
 
 
-def _packages(text):
+def _packages(text: str) -> list[str]:
     names = text.split(",")
     known = _compared()
     if set(names) - set(known):
-        raise argparse.ArgumentTypeError(f"got {text!r}, wanted {', '.join(known)}, or both with a comma")
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted {', '.join(known)}, or both separated by a comma")
     return names
 
 
-def _json(text):
+def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
 
 
-def _seconds(text):
+def _seconds(text: str) -> float:
     try:
         if 0 < float(text) < 1e6:
             return float(text)
@@ -68,9 +70,10 @@ def _seconds(text):
     raise argparse.ArgumentTypeError(f"got {text!r}, wanted a number above 0")
 
 
-def run(options):
+def run(options: argparse.Namespace) -> int:
     config, parsed = load(options.source, options.image_config)
-    rows, stages = {}, ("stream", *STAGES)
+    rows: dict[str, Row] = {}
+    stages = ("stream", *STAGES)
     with progress(len(stages) + len(options.compare), options.json) as report:
         for done, stage in enumerate(stages):
             report(stage if done else "warm-up", done)
@@ -79,30 +82,31 @@ def run(options):
         threads = rows["stream"].get("threads", 1)
         if not rows["stream"]["n"]:
             raise ValueError("the source gave no sample")
-        compared = {}
+        compared: dict[str, Row] = {}
         for done, package in enumerate(options.compare, len(stages)):
             report(package, done)
             compared[package] = _compare(package, parsed, threads, options)
-    found = {"source_type": parsed.source_type, "threads": threads, "stages": rows, "compare": compared}
+    found: dict[str, Any] = {"source_type": parsed.source_type, "threads": threads, "stages": rows, "compare": compared}
     found["bottleneck"] = bottleneck(rows, threads, parsed.source_type)
     print(json.dumps(found) if options.json else _text(found))
     return 0
 
 
-def _child(command, given):
-    """What a process prints, given JSON on its stdin: no secret is on a command line. Its errors are raised as ValueErrors."""
+def _child(command: list[str], given: Any) -> Row:
+    """Runs a process and returns the JSON that it prints. `given` goes to its stdin as JSON, because other users can read command
+    lines, and it may contain secrets. Raises ValueError if the process fails."""
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         raise ValueError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-    found = json.loads(lines[-1])
+    found: Row = json.loads(lines[-1])
     if "error" in found:
         raise ValueError(found["error"])
     return found
 
 
-def _compare(package, parsed, threads, options):
-    """The row of another package, or {"missing": why there is none}."""
+def _compare(package: str, parsed: Config, threads: int, options: argparse.Namespace) -> Row:
+    """The row of another package, or {"missing": the reason why there is none}."""
     kind, image = source_type(parsed.source_type), parsed.image_config
     if kind.competitor != package:
         return {"missing": f"it is compared for source_type {_compared()[package]!r} only"}
@@ -111,35 +115,37 @@ def _compare(package, parsed, threads, options):
     return _child([options.python, script], {"package": package, "workers": threads, "seconds": options.seconds, "given": given})
 
 
-def bottleneck(rows, threads, kind):
-    """Which stage is slowest alone, and how many times the images/s a stream could give at most were it twice as fast, or took no
-    time: then the next one holds it up, or the CPU time that is left, on `threads` CPUs.
+def bottleneck(rows: dict[str, Row], threads: int, kind: str) -> dict[str, Any]:
+    """The stage that is slowest alone, and the most by which a faster stage could speed up the stream. The next stage, or the CPU time that
+    is left on `threads` CPUs, then limits the rate.
 
     Returns:
-        A dict: `stage`, `next`, `twice` and `most` (factors of at least 1; `twice` is 2 at most).
+        A dict: `stage`; `next`, the second slowest; `twice` and `most`, the factors by which images/s could grow if the stage were twice as
+        fast or took no time. Both are at least 1, and `twice` is at most 2.
     """
-    # how fast something is listed that is no sample, a shard say, compares with nothing
+    # the rate of listing shards or pages cannot be compared with the rates of samples
     lists = source_type(kind).listed
     compared = [name for name in STAGES[:-1] if rows[name]["n"] and (name != "list" or lists == "samples")]
     first, then, *_ = sorted(compared, key=lambda name: rows[name]["images/s"])
 
-    def rate(cost):
-        """images/s if the first stage took `cost` times what it takes."""
+    def rate(cost: float) -> float:
+        """images/s if the first stage took `cost` times its time."""
         left = rows["stream"]["CPU ms"] - rows[first]["CPU ms"] * (1 - cost)
         own = [rows[first]["images/s"] / cost] if cost else []
-        return min([rows[then]["images/s"], *own, *([threads * 1e3 / left] if left > 0 else [])])
+        rates: list[float] = [rows[then]["images/s"], *own, *([threads * 1e3 / left] if left > 0 else [])]
+        return min(rates)
 
     return {"stage": first, "next": then, "twice": rate(0.5) / rate(1), "most": rate(0) / rate(1)}
 
 
-def _text(found):
+def _text(found: dict[str, Any]) -> str:
     lines = [f"{found['source_type']}, {found['threads']} worker threads", f"{'':11}images/s  CPU ms/image  peak MB  first ms"]
     listed = source_type(found["source_type"]).listed
     for name, row in [*found["stages"].items(), *found["compare"].items()]:
         if "missing" in row:
             lines.append(f"{name:11}not compared: {row['missing']}")
         elif not row["n"]:
-            lines.append(f"{name:11}nothing came")
+            lines.append(f"{name:11}no samples")
         elif name == "list" and listed != "samples":
             lines.append(f"{name:11}{row['images/s']:8.0f}  {listed}/s")
         else:

@@ -1,32 +1,36 @@
-"""Validates a config, says what it means, lists its buckets and counts what it would read: a folder is listed, shards are looked at
-(64 at most of those behind urls) and counted by their shard_index, a database is asked. No image is read or decoded.
+"""Validates a config, describes it, lists its buckets and counts what it would read. A folder is listed, shards are checked (at most 64
+of those behind urls) and counted by their shard_index, and a database is queried. No image is read or decoded.
 
-What is printed holds no key, token or query of a url. The exit status is 1, after one line on stderr, where the config is wrong or its
-source is not there.
+The output contains no key, token or query of a url. If the config is invalid or its source does not exist, the exit status is 1, after
+one line on stderr.
 """
 
 import copy
 import json
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
-from datago.cli.inputs import load
+from datago.cli.inputs import Config, load
 from datago.cli.progress import progress
 from datago.sources import source_type
 
-SUMMARY = "validate a config, say what it means, count what it would read"
+SUMMARY = "validate a config, describe it, count what it would read"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("config", metavar="CONFIG", help="a JSON file; or a folder, or shards, as for bench")
+    add("config", metavar="CONFIG", help="a JSON file, or a folder or shards, as for bench")
     add(
         "--ranks", type=int, nargs="?", const=0, metavar="N",
-        help="count rank by rank, of N ranks (default: as many as the config has)",
+        help="count the samples of each of N ranks (default: the config's world_size)",
     )  # fmt: skip
 
 
-def run(options):
+def run(options: Namespace) -> int:
     from datago.order import ranks
 
     if options.ranks is not None and options.ranks < 0:
@@ -35,7 +39,7 @@ def run(options):
     source = config.source_config
     rank, world_size = ranks.resolve(source.rank, source.world_size)
     world_size = options.ranks or world_size
-    found = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets(config.image_config)}
+    found: dict[str, Any] = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets(config.image_config)}
     shown = range(world_size) if options.ranks is not None else [rank]
     with progress(quiet=options.json) as report:
         survey = source_type(config.source_type).survey(config, shown, world_size, partial(_settings, config), report)
@@ -50,19 +54,19 @@ def run(options):
     return 0
 
 
-def _delivers(counts, limit):
-    """Good samples that a pass gives if nothing fails; None: not known."""
+def _delivers(counts: dict[str, Any], limit: int) -> int | None:
+    """The number of samples that a pass delivers if none fails; None: not known."""
     from datago.checks import MAX_INT
 
-    count = counts["samples"]
+    count: int | None = counts["samples"]
     return min(count, limit) if count is not None else limit if limit < MAX_INT and counts.get("shards") != 0 else None
 
 
 # ---- in words -------------------------------------------------------------------------------------------------------
 
 
-def meaning(config):
-    """What a checked config asks for: a list of sentences."""
+def meaning(config: Config) -> list[str]:
+    """Describes a checked config in sentences."""
     from datago.checks import MAX_INT
 
     image, seed, kind = config.image_config, config.seed, source_type(config.source_type)
@@ -88,7 +92,7 @@ def meaning(config):
     return lines
 
 
-def _of_images(image):
+def _of_images(image: Config) -> Iterator[str]:
     if image.random_resized_crop:
         resized = image.random_resized_crop
         yield (
@@ -108,8 +112,8 @@ def _of_images(image):
         yield f"Samples hold {image.encode_format.upper()} files."
 
 
-def buckets(image):
-    """[width, height] of what pictures may become; [] where they keep their size."""
+def buckets(image: Config) -> list[list[int]]:
+    """The [width, height] of each bucket, for a checked image_config; [] if pictures keep their size."""
     from datago import aspect_buckets
 
     if image.random_resized_crop:
@@ -120,8 +124,8 @@ def buckets(image):
     return [list(size) for size in found]
 
 
-def _settings(config, rank, world_size):
-    """What a source of that rank is made of."""
+def _settings(config: Config, rank: int, world_size: int) -> SimpleNamespace:
+    """The settings of the source of one rank."""
     from datago.checkpoint import resume
     from datago.sources import section
 
@@ -130,18 +134,19 @@ def _settings(config, rank, world_size):
     config.source_config.rank, config.source_config.world_size = rank, world_size
     run = resume.begin(config, config.epoch)
     run.draw()
-    return section(config, run, None)
+    settings: SimpleNamespace = section(config, run, None)
+    return settings
 
 
 # ---- what is printed ------------------------------------------------------------------------------------------------
 
 
-def _text(found):
+def _text(found: dict[str, Any]) -> str:
     lines = list(found["meaning"])
     if found["buckets"]:
         sizes = [f"{width} x {height}" for width, height in found["buckets"]]
         lines.append(f"{len(sizes)} bucket{'s' * (len(sizes) > 1)} (width x height): {', '.join(sizes)}")
-    total = dict(found["found"])
+    total: dict[str, Any] = dict(found["found"])
     skipped = total.pop("skipped", {})
     total = {name: count for name, count in total.items() if count != 0 or name == "samples"}
     parts = [f"{'an unknown number of' if count is None else count} {name}" for name, count in total.items()]

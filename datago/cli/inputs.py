@@ -1,24 +1,28 @@
-"""What the commands are given: a config's file, a folder, a shard or a url of shards; as a config."""
+"""Makes a config of the argument of a command: a config's file, a folder, a shard or a url of shards."""
 
 import json
 import os
 import sys
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 from datago import config as configuration
 from datago.net.url import redact, scheme_of
 from datago.sources import recognise
 
+Config = SimpleNamespace  # a checked config: see `datago.config.parse`
 
-def load(given, image_config=None):
-    """(the config as a dict, the same checked). Unknown keys are named on stderr.
+
+def load(given: str, image_config: dict[str, Any] | None = None) -> tuple[dict[str, Any], Config]:
+    """The config as a dict, and the same config checked. Warnings about unknown keys go to stderr.
 
     Args:
-        given: the path of a JSON file, a folder, or whatever `url` of a webdataset config may be.
-        image_config: takes the place of the config's own.
+        given: the path of a JSON file, a folder, or anything that the key `url` of a webdataset config may be.
+        image_config: replaces the config's own.
 
     Raises:
-        ValueError, OSError: it is none of these, or the config is wrong; the text names no secret.
+        ValueError, OSError: `given` is none of these, or the config is invalid. The message contains no secret.
     """
     if given.endswith(".json") and not scheme_of(given):
         with open(given, encoding="utf-8") as file:
@@ -30,7 +34,7 @@ def load(given, image_config=None):
     elif found := recognise(given):
         config = {"source_type": found[0], "source_config": found[1]}
     else:
-        os.stat(given)  # where nothing is there, or it may not be looked at, the system says so
+        os.stat(given)  # raises the system's error if it does not exist or may not be accessed
         raise ValueError(f"{redact(given)}: neither a config (*.json), nor a folder, nor shards (*.tar, a url)")
     if image_config is not None and isinstance(config, dict):
         config["image_config"] = image_config

@@ -1,26 +1,31 @@
-"""Timing, for `datago bench` and bench/. It needs no more than the standard library and what it times: as a script it is also run by
-interpreters of other environments, and times what they know as datago."""
+"""Timing, for `datago bench` and bench/. It needs only the standard library and the package that it times, because interpreters of other
+environments run it as a script to time the package that they have under the name datago.
+"""
 
 import json
 import resource
 import sys
 import time
+from typing import Any
+
+Row = dict[str, Any]
 
 
 class Meter:
-    """Counts what comes by, for `seconds` from the first on. A rate leaves out the time to the first, of each pass."""
+    """Counts items for `seconds` from the first one on. The rate leaves out the time to the first item of each pass."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._used, self._begin = cpu(), time.perf_counter()
-        self.count, self.first, self.last = 0, None, self._begin
+        self.count, self.last = 0, self._begin
+        self.first: float | None = None
         self._firsts, self._idle, self._waits = 0, 0.0, True
 
-    def begin_pass(self):
+    def begin_pass(self) -> None:
         self._waits = True
 
-    def add(self, count=1):
-        """False once that is enough."""
+    def add(self, count: int = 1) -> bool:
+        """Counts items. Returns False once `seconds` are over."""
         now = time.perf_counter()
         if self.first is None:
             self.first = now
@@ -32,10 +37,14 @@ class Meter:
         self.count += count
         return now - self.first < self._seconds
 
-    def row(self, processes=0, whole=False):
-        """images/s, CPU ms per image, peak MB (of `processes` children too) and ms to the first; {"n": 0} if nothing came.
-        `whole`: the rate has all the time in it."""
-        if not self.count:
+    def row(self, processes: int = 0, whole: bool = False) -> Row:
+        """images/s, CPU ms per image, peak MB and ms to the first image; {"n": 0} if nothing was counted.
+
+        Args:
+            processes: the number of child processes whose memory counts too.
+            whole: whether the rate includes the time to the first image.
+        """
+        if self.first is None:
             return {"n": 0}
         later, busy = self.count - self._firsts, self.last - self.first - self._idle
         if whole or not later or busy <= 0:
@@ -50,27 +59,29 @@ class Meter:
 WHO = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 
-def cpu():
-    """Seconds of CPU of this process and the children that it has waited for."""
+def cpu() -> float:
+    """CPU seconds of this process and of its children that have ended."""
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, WHO))
 
 
-def stream(config, seconds=float("inf"), passes=None, pil=False):
-    """A client's samples, pass after pass until `seconds` are over or `passes` done: a row, how many failed, and what the last pass
-    says of itself."""
+def stream(config: dict[str, Any], seconds: float = float("inf"), passes: int | None = None, pil: bool = False) -> Row:
+    """Reads a client's samples, pass after pass, until `seconds` are over or `passes` are done. Returns a row, the number of failures, and
+    statistics of the last pass."""
     meter = Meter(seconds)
     from datago import DatagoClient
 
     client = DatagoClient(json.dumps(config))
-    get, going, before = client.get_sample_auto_convert if pil else client.get_sample, True, -1
-    stats, failed = {}, 0
-    while going and before != meter.count and passes != 0:  # a pass that brings nothing is not begun again
+    get: Any = client.get_sample_auto_convert if pil else client.get_sample
+    going, before = True, -1
+    stats: dict[str, Any] = {}
+    failed = 0
+    while going and before != meter.count and passes != 0:  # an empty pass is not repeated
         before = meter.count
         passes = passes and passes - 1
         meter.begin_pass()
         client.start()
         while going and (sample := get()) is not None:
-            image = sample["image"] if pil else sample.image  # noqa: F841 - kept until the next, as a trainer would
+            image = sample["image"] if pil else sample.image  # noqa: F841 - kept until the next sample, as in a training loop
             going = meter.add()
         stats = client.stats() if hasattr(client, "stats") else {}
         failed += stats.get("failed", 0)

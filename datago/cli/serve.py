@@ -1,7 +1,7 @@
-"""Serves a folder of images by the protocol that the db source reads: on this machine alone, without an account.
+"""Serves a folder of images by the protocol that the db source reads. By default only programs on this machine can connect.
 
-The folder's images, and those in its WebDataset shards (*.tar), are indexed into a database, with what lies beside
-them:
+The folder's images, and those in its WebDataset shards (*.tar), are indexed into a database, together with their
+sidecar files:
 
   a.jpg              the image; also png, webp and the other suffixes of the file source
   a.json             an object: its members are attributes, except "id", "source", "tags" (a list), "datasets" (a list of
@@ -9,63 +9,66 @@ them:
                      image's own
   a.txt, a.cls       the attributes "caption" and "cls" (a number where it is one)
   a.NAME.txt, .json  the attribute NAME
-  a.NAME.png         any image suffix. The mask NAME, if that has "mask" or "seg" in it and not "image". Else an
-                     additional image; a NAME without "image" gets "_image" at its end, as that is what clients tell
-                     additional images by. With "latent_" in NAME: a latent, the file as it is.
-  a.NAME.npy         also npz bin dat raw pt pth safetensors pkl zst: the latent NAME; that of a.npy is called npy. A
-                     NAME with "image" in it gets "latent_" in front.
+  a.NAME.png         or another image suffix: the mask NAME, if NAME contains "mask" or "seg" and not "image"; the latent
+                     NAME (the file as it is), if NAME contains "latent_"; otherwise an additional image. Clients know
+                     additional images by "image" in the name, so "_image" is appended to a NAME without it.
+  a.NAME.npy         also npz bin dat raw pt pth safetensors pkl zst: the latent NAME; the latent of a.npy is called npy.
+                     "latent_" is put in front of a NAME that contains "image".
 
-A file belongs to the image with the shortest name that its own begins with: a.mask.png to a.jpg, where that exists.
-Passed over are names that begin with a dot, links to folders, links to files outside FOLDER or to what is hidden in it, and
-compressed shards. An image whose header cannot be read is served, with null for its size. What comes into FOLDER later is
-served after the next start; a link that comes in the place of a file is not followed.
+A file belongs to the image with the shortest name that its own name begins with: a.mask.png belongs to a.jpg, if that
+exists. Left out are names that begin with a dot, the litter that the other sources leave out too (__MACOSX, @eaDir,
+Thumbs.db …), symlinks to folders, symlinks to files outside FOLDER or to hidden files in it, and compressed shards. An image
+whose header cannot be read is served with null for its size. Files that are added to FOLDER later are served after the
+next start. A symlink that replaces a file later is not followed.
 
-An image's id is its path without the suffix, where that is made of letters, digits, "-" and "_"; else these are kept
-and a hash of the path is added. A shard counts as a folder. Starting again brings the index up to date.
+An image's id is its path without the suffix, if the path consists of letters, digits, "-" and "_". Otherwise all other
+characters are replaced, and a hash of the path is added. A shard counts as a folder. Each start updates the index.
 
 When the server is ready it prints one line of JSON, with --json or without: "api_url" (for DATAROOM_API_URL), "media_url",
-"images", and "token" (for DATAROOM_API_KEY) if it made one. Images have urls on the media port that are signed, with a
-secret that the index keeps (its file is its owner's alone to read), and expire; they need no token. SIGTERM and SIGINT end it.
+"images", and "token" (for DATAROOM_API_KEY) if it made one. Images have signed urls on the media port. The urls expire and
+need no token. The secret that signs them is in the index, whose file only its owner may read. SIGTERM and SIGINT end the
+server.
 """
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace
 
 SUMMARY = "serve a folder of images by the protocol of the db source"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="where the images or shards are")
+    add("folder", metavar="FOLDER", help="the folder with images or shards")
     add("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
-    add("--port", type=int, default=8000, help="of the API; 0: any free one (default: %(default)s)")
-    add("--media-port", type=int, default=8001, metavar="PORT", help="of the images; likewise (default: %(default)s)")
+    add("--port", type=int, default=8000, help="port of the API; 0: any free port (default: %(default)s)")
+    add("--media-port", type=int, default=8001, metavar="PORT", help="port of the images; 0: any free port (default: %(default)s)")
     add(
         "--token", default=os.environ.get("DATAGO_SERVE_TOKEN", ""),
-        help="what clients have to show (default: DATAGO_SERVE_TOKEN from the environment, else one that is made and "
+        help="the token that clients must send (default: DATAGO_SERVE_TOKEN from the environment, else a new one, which is "
         "printed)",
     )  # fmt: skip
     add(
         "--database", metavar="URL",
-        help="sqlite:///PATH or postgresql://…, for this folder alone (default: an SQLite file of the folder's own "
-        "below $XDG_CACHE_HOME or ~/.cache; in memory, where that cannot be written)",
+        help="sqlite:///PATH or postgresql://…; each folder needs its own (default: an SQLite file below $XDG_CACHE_HOME or "
+        "~/.cache, or in memory if that cannot be written)",
     )  # fmt: skip
-    add("--source", default="local", metavar="NAME", help="of images that name none (default: %(default)s)")
+    add("--source", default="local", metavar="NAME", help="source of images whose JSON file names none (default: %(default)s)")
     add(
         "--follow-links", action="store_true",
-        help="serve files outside FOLDER, and hidden ones, too, where a link in it leads there when it is indexed",
+        help="also serve files outside FOLDER, and hidden files, if a symlink in FOLDER leads to them when it is indexed",
     )  # fmt: skip
-    add("--url-ttl", type=float, default=86400, metavar="SECONDS", help="how long image urls hold (default: one day)")
-    add("--page-size-max", type=int, default=2000, metavar="N", help="images in a page at most (default: %(default)s)")
+    add("--url-ttl", type=float, default=86400, metavar="SECONDS", help="how long image urls are valid (default: one day)")
+    add("--page-size-max", type=int, default=2000, metavar="N", help="the most images in a page (default: %(default)s)")
     add(
         "--prefix-length", type=int, metavar="N",
-        help="of images/random/ where a request has none; the hosted service has 5, which finds nothing in a small "
-        "folder (default: what finds a page's worth)",
+        help="default prefix_length of images/random/; the hosted service has 5, which finds nothing in a small folder "
+        "(default: the longest that finds a whole page)",
     )  # fmt: skip
-    add("--latency", type=float, default=0, metavar="SECONDS", help="for tests: wait about that before each image")
+    add("--latency", type=float, default=0, metavar="SECONDS", help="for tests: the average wait before each image is sent")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     try:
         from datago import server
 

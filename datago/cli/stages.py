@@ -1,11 +1,11 @@
-"""The stages of a stream, each alone, in a process of its own: `python -m datago.cli.stages`, its arguments as JSON on stdin.
+"""Runs one stage of a stream in this process: `python -m datago.cli.stages`, with its arguments as JSON on stdin.
 
   list ──► read ──► decode ──► hand over
 
 list       what the source enumerates: paths, shards, or pages of records
 read       files, shards or downloads, no pixels
 decode     samples from memory through workers: decode, crop, resize, encode
-hand over  as decode, but of pictures of 8 pixels: what is left is the way through the rings
+hand over  as decode, but with pictures of 8 x 8 pixels: it times the rings between the threads
 """
 
 import contextlib
@@ -14,24 +14,28 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from datago import config as configuration
 from datago.checkpoint import resume
+from datago.checks import MAX_INT
 from datago.cli import words
-from datago.cli.measure import Meter, stream
+from datago.cli.inputs import Config
+from datago.cli.measure import Meter, Row, stream
 from datago.engine._pool import Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Entry, Failure
 from datago.environment import worker_count
-from datago.sources import open_source, section, source_type
+from datago.sources import Source, open_source, section, source_type
 from datago.threads import start_thread
 
 KEPT_BYTES, KEPT_COUNT = 1 << 28, 2000  # of encoded samples that `decode` keeps in memory
-LOADING = 20  # seconds at most, until it has them
+Item = tuple[bytes, int] | Entry | Failure
+LOADING = 20  # the most seconds that `decode` reads them for
 
 
-def listing(parsed, seconds, pil):
-    """Enumerates again and again what SourceType.listed says."""
+def listing(parsed: Config, seconds: float, pil: bool) -> Row:
+    """Enumerates what SourceType.listed names, again and again."""
     meter, going = Meter(seconds), True
     while going:
         before = meter.count
@@ -43,8 +47,8 @@ def listing(parsed, seconds, pil):
     return meter.row(whole=True)
 
 
-def reading(parsed, seconds, pil):
-    """Brings the samples' bytes into memory, and drops them."""
+def reading(parsed: Config, seconds: float, pil: bool) -> Row:
+    """Reads the samples' bytes into memory, and discards them."""
     meter = Meter(seconds)
     with contextlib.closing(_entries(parsed)) as entries:
         for entry in entries:
@@ -53,21 +57,24 @@ def reading(parsed, seconds, pil):
     return meter.row()
 
 
-def decoding(parsed, seconds, pil):
-    kept, size, end = [], 0, time.monotonic() + LOADING
+def decoding(parsed: Config, seconds: float, pil: bool) -> Row:
+    """Decodes samples that were read into memory before."""
+    kept: list[Entry] = []
+    size, end = 0, time.monotonic() + LOADING
     with contextlib.closing(_entries(parsed, once=True)) as entries:
         for entry in entries:
             if isinstance(entry, Entry):
                 entry.own()
                 entry.position = -1
                 kept.append(entry)
-                size += sum(len(data) for _, _, data in entry.images)
+                size += sum(len(memoryview(data)) for _, _, data in entry.images)
             if size > KEPT_BYTES or len(kept) >= KEPT_COUNT or time.monotonic() > end:
                 break
     return _through_pool(parsed, parsed.image_config, kept, seconds, pil)
 
 
-def handing_over(parsed, seconds, pil):
+def handing_over(parsed: Config, seconds: float, pil: bool) -> Row:
+    """Takes tiny pictures through the workers."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -76,21 +83,28 @@ def handing_over(parsed, seconds, pil):
     return _through_pool(parsed, image, [Entry("x", "", [("image", "", out.getvalue())])] * 1000, seconds, pil)
 
 
-def whole(parsed, seconds, pil):
+def whole(parsed: Config, seconds: float, pil: bool) -> Row:
+    """Reads a stream."""
     return stream(seconds=seconds, pil=pil, config=parsed.given)
 
 
-STAGES = {"list": listing, "read": reading, "decode": decoding, "hand over": handing_over, "stream": whole}
+STAGES: dict[str, Callable[[Config, float, bool], Row]] = {
+    "list": listing,
+    "read": reading,
+    "decode": decoding,
+    "hand over": handing_over,
+    "stream": whole,
+}
 
 
-def _run(parsed):
-    run = resume.begin(parsed, parsed.epoch)
+def _run(parsed: Config) -> resume.Run:
+    run: resume.Run = resume.begin(parsed, parsed.epoch)
     run.draw()
     return run
 
 
 @contextlib.contextmanager
-def _source(parsed):
+def _source(parsed: Config) -> Iterator[Source]:
     source = open_source(parsed, _run(parsed), Progress())
     source.open()
     try:
@@ -99,8 +113,8 @@ def _source(parsed):
         source.stop()
 
 
-def _entries(parsed, once=False):
-    """Entries with their bytes, and Failures; pass after pass until nobody asks or nothing comes."""
+def _entries(parsed: Config, once: bool = False) -> Generator[Entry | Failure, None, None]:
+    """Entries with their bytes, and Failures. Passes are repeated until one is empty, or the generator is closed. `once`: one pass."""
     found = True
     while found:
         found = False
@@ -111,23 +125,20 @@ def _entries(parsed, once=False):
         found = found and not once
 
 
-def _read(parsed, batches):
-    """A source's entries; where they are paths, as many threads as a stream has workers read them."""
+def _read(parsed: Config, batches: Iterable[Sequence[Item]]) -> Generator[Entry | Failure, None, None]:
+    """The entries of a source. If they are paths, as many threads as a stream has workers read the files."""
     from concurrent.futures import ThreadPoolExecutor
 
     count = worker_count(parsed.limit)
     with ThreadPoolExecutor(count) as threads:
         for batch in batches:
-            if not any(isinstance(entry, tuple) for entry in batch):
-                yield from batch
-                continue
             step = 64 * count
             for first in range(0, len(batch), step):
                 yield from threads.map(_read_file, batch[first : first + step])
 
 
-def _read_file(entry):
-    if not isinstance(entry, tuple):
+def _read_file(entry: Item) -> Entry | Failure:
+    if isinstance(entry, Entry | Failure):
         return entry
     path = entry[0]
     try:
@@ -137,11 +148,11 @@ def _read_file(entry):
         return Failure(path.decode(errors="replace"), "io", str(error))
 
 
-def _through_pool(parsed, image, entries, seconds, pil):
-    meter, failed = Meter(seconds), 0
-    if not entries:
+def _through_pool(parsed: Config, image: Config, entries: Sequence[Item], seconds: float, pil: bool) -> Row:
+    meter, failed, batch = Meter(seconds), 0, list(entries)
+    if not batch:
         return meter.row()
-    most = configuration.MAX_INT
+    most = MAX_INT
     pool = Pool(
         threads=worker_count(most),
         work_capacity=64,
@@ -154,13 +165,13 @@ def _through_pool(parsed, image, entries, seconds, pil):
     )
     stopped = threading.Event()
 
-    def feed():
-        while not stopped.is_set() and pool.submit(entries):
+    def feed() -> None:
+        while not stopped.is_set() and pool.submit(batch):
             pass
 
     feeder = start_thread(feed, "datago feeder")
     try:
-        while meter.count or failed <= len(entries):
+        while meter.count or failed <= len(batch):
             if isinstance(pool.take(pil), Failure):
                 failed += 1
             elif not meter.add():
@@ -173,8 +184,8 @@ def _through_pool(parsed, image, entries, seconds, pil):
     return meter.row()
 
 
-def main():
-    """Prints one line of JSON: a row, or {"error": text}."""
+def main() -> None:
+    """Prints one line of JSON: a row, or {"error": message}."""
     stage, config, seconds, pil = json.loads(sys.stdin.read())
     try:
         parsed = configuration.parse(config)

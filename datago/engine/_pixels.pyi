@@ -1,1 +1,2 @@
-# datago.engine._pixels: what other compiled modules cimport; nothing for Python.
+# datago.engine._pixels: apart from this, what other compiled modules cimport.
+def versions() -> str: ...

@@ -55,6 +55,16 @@ cdef extern from "color.h" nogil:
     void c_rgbx_to_rgb "dg_rgbx_to_rgb"(const uint8_t *source, uint8_t *out, size_t n)
     void c_depth_16_to_8 "dg_depth_16_to_8"(const uint16_t *source, uint8_t *out, size_t n)
 
+cdef extern from "versions.h" nogil:
+    void c_versions "dg_versions"(char *text, size_t size)
+
+
+def versions() -> str:
+    """The libraries that src_c calls, with their versions: "NAME VERSION, NAME VERSION, …"."""
+    cdef char text[256]
+    c_versions(text, sizeof(text))
+    return (<bytes>text).decode()
+
 
 cdef const char *dg_status_name(dg_status status) noexcept nogil:
     return c_status_name(status)

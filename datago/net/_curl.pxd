@@ -51,6 +51,7 @@ cdef extern from *:
     CURLINFO CURLINFO_HTTP_CONNECTCODE
 
     CURLcode curl_global_init(long flags)
+    const char *curl_version()
     CURL *curl_easy_init() nogil
     CURL *curl_easy_duphandle(CURL *easy) nogil
     void curl_easy_cleanup(CURL *easy) nogil

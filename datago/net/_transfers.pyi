@@ -1,1 +1,2 @@
-# datago.net._transfers: what other compiled modules cimport; nothing for Python.
+# datago.net._transfers: apart from this, what other compiled modules cimport.
+VERSIONS: str

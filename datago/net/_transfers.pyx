@@ -1,8 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The thread behind _fetch.pyx: transfers by libcurl's multi interface, their retries, redirects and time-outs.
-
-It runs without the GIL and touches no Python object.
-"""
+It runs without the GIL and touches no Python object."""
 from libc.errno cimport errno
 from libc.stdint cimport uint64_t
 from libc.stdio cimport snprintf
@@ -35,6 +33,7 @@ cdef double HURRY = 100_000                       # the same of who takes room f
 cdef double CONNECT_TIMEOUT = 10                  # seconds, or the read time-out if that is shorter
 
 curl_global_init(CURL_GLOBAL_DEFAULT)
+VERSIONS = (<bytes>curl_version()).decode()  # of libcurl and the libraries that it calls: "NAME/VERSION NAME/VERSION …"
 
 
 cdef void say(char *text, const char *words) noexcept nogil:

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from datago.errors import SourceValueError, printable
+from datago.errors import SourceValueError, printable, without_credentials
 
 PORTS = {"http": 80, "https": 443}
 
@@ -30,8 +30,7 @@ def redact_text(text, *secrets):
     """What a server or a library said, printable, without these secrets, and without users and queries of the urls in it."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "…")
-    text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text)
-    return printable(re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text))
+    return printable(without_credentials(text))
 
 
 class Url(NamedTuple):

@@ -1,9 +1,9 @@
-"""A local server of the db source's protocol; `datago.cli.serve` tells what it serves and how it is started.
+"""A local server of the db source's protocol. `datago.cli.serve` describes what it serves and its options.
 
     walk.py ──► index.py ──► store.py ──► filters.py, api.py        the API's port
     files       records      tables  └──► media.py                  the files' port
 
-Needs what the extra `datago[serve]` brings; nothing here is imported unless a server is started.
+It needs the packages of the extra `datago[serve]`, and is imported only when a server is started.
 """
 
 import asyncio
@@ -17,6 +17,9 @@ import secrets
 import signal
 import socket
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,13 +32,13 @@ from datago.server.secret import kept_secret
 from datago.server.store import Store
 from datago.server.walk import Report, walk
 
-BACKLOG = 2048  # connections that wait to be taken
-GRACE = 2  # seconds that answers under way get at the end
+BACKLOG = 2048  # connections that wait to be accepted
+GRACE = 2  # seconds for answers that have begun when the server ends
 
 
-def serve(options):
-    """Indexes, serves, and returns the exit status once a signal has come. `options`: see `datago.cli.serve`."""
-    os.umask(0o077)  # the index has a secret in it, and so have the files that SQLite puts beside it
+def serve(options: Namespace) -> int:
+    """Indexes the folder and serves it until a signal comes. Returns the exit status. `options`: see `datago.cli.serve`."""
+    os.umask(0o077)  # the index contains a secret, and so do the journal files that SQLite makes next to it
     limits.Limited.most = limits.connections()
     root = os.path.abspath(options.folder)
     token = options.token or secrets.token_hex(20)
@@ -69,8 +72,8 @@ def serve(options):
     return 0
 
 
-def _index(store, root, source, follow_links):
-    """Brings the index up to date, says so on stderr, and returns how many images there are."""
+def _index(store: Store, root: str, source: str, follow_links: bool) -> int:
+    """Updates the index, reports that on stderr, and returns the number of images."""
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None  # only headers are read
@@ -88,7 +91,8 @@ def _index(store, root, source, follow_links):
     return written + kept
 
 
-def _default_store(root):
+def _default_store(root: str) -> Store:
+    """The index of a folder for which no --database is given."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     path = os.path.join(cache, "datago", f"serve-{VERSION}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.sqlite")
     try:
@@ -101,12 +105,12 @@ def _default_store(root):
     try:
         store.secret = kept_secret(root)
     except OSError as error:
-        print(f"serve: urls hold until the server ends: {error}", file=sys.stderr)
+        print(f"serve: urls are valid only until the server ends: {error}", file=sys.stderr)
     return store
 
 
-def _listener(host, port):
-    """A bound socket: a port that is taken is known before the index is made."""
+def _listener(host: str, port: int) -> socket.socket:
+    """A bound socket. It is bound before the index is made, so that a port in use is reported at once."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
@@ -115,15 +119,15 @@ def _listener(host, port):
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"{host} port {port}: {os.strerror(error.errno)}") from None
+        raise OSError(error.errno, f"{host} port {port}: {error.strerror}") from None
     return listener
 
 
-def _base(host, listener):
+def _base(host: str, listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _loop_factory():
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:
@@ -132,23 +136,23 @@ def _loop_factory():
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to `_run`: there are two of these."""
+    """A server without signal handlers. There are two of them in the process, so `_run` handles the signals for both."""
 
     @contextlib.contextmanager
-    def capture_signals(self):
+    def capture_signals(self) -> Iterator[None]:
         yield
 
 
-async def _run(sites, ready):
-    """Serves each (application, socket) until SIGTERM or SIGINT."""
+async def _run(sites: Sequence[tuple[Any, socket.socket]], ready: dict[str, Any]) -> None:
+    """Serves each (application, socket) until SIGTERM or SIGINT. Prints `ready` once all servers have started."""
     config = functools.partial(
         uvicorn.Config, http=limits.Limited, lifespan="off", ws="none", interface="asgi3", proxy_headers=False, server_header=False,
         access_log=False, log_level="error", timeout_keep_alive=limits.IDLE, timeout_graceful_shutdown=GRACE, backlog=BACKLOG,
     )  # fmt: skip
     servers = [_Server(config(app)) for app, _ in sites]
 
-    def stop():
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers that are cut off now are no news
+    def stop() -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers that are cut off now are expected
         for server in servers:
             server.should_exit = True
 

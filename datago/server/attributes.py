@@ -1,36 +1,44 @@
-"""Attributes: the rows that the database has of their values, and the conditions that the parameter `attributes` puts on these.
+"""The database rows of attribute values, and the conditions that the parameter `attributes` puts on them.
 
-The hosted service has a schema. Here an attribute's type is what all its values have in common.
+The hosted service has a schema. This server has none, and takes the type that all values of an attribute have in common.
 """
 
 import json
 import math
 import operator
 import re
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, DecimalException
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
 
 from datago.server.forms import COMPARE, Invalid
 from datago.server.tables import attributes, images
 
-# Numbers that are not all whole are doubles; other mixtures are text. "null" is what has no value in any image.
+if TYPE_CHECKING:
+    from datago.server.store import Store
+
+Clause = sql.ColumnElement[bool]
+
+# An attribute with integers and other numbers is a double; any other mixture is text. "null" has no value in any image.
 TYPES = ("boolean", "long", "double", "text", "object", "null")
 BOOLEAN, LONG, DOUBLE, TEXT, OBJECT, NULL = range(len(TYPES))
 LONGS = range(-(2**63), 2**63)
-KEYWORD = 256  # UTF-16 units: the hosted service compares no longer text as a whole, only its words
-CLAUSES = 1024  # its search engine takes no more in one query
+KEYWORD = 256  # UTF-16 code units: the hosted service compares a longer text only word by word
+CLAUSES = 1024  # the most that its search engine accepts in one query
 TEXT_COMPARATORS = ("match", "match_phrase", "prefix", "not_match", "not_match_phrase", "not_prefix")
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
-# The words of Unicode's word boundaries (UAX 29), nearly: ideographs one by one, and what joins letters ("don't") or digits ("3.14").
+# Words, approximately by Unicode's word boundaries (UAX 29): each ideograph is a word, and characters may join letters ("don't") or
+# digits ("3.14").
 _ideograph = "\u3040-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _run = rf"[^\W{_ideograph}]+"
 WORD = re.compile(rf"[{_ideograph}]|{_run}(?:(?:(?<=[^\W\d_])['.:\u2019\u00b7](?=[^\W\d_])|(?<=\d)[.,;'](?=\d)){_run})*")
 
 
-def attribute_rows(value):
-    """One row for a value, one for each element of a list; one of type NULL for what has no value, so that its name is known."""
+def attribute_rows(value: Any) -> Iterator[dict[str, Any]]:
+    """One row for a value, or one for each element of a list. An attribute without a value has a row of type NULL, which keeps its name."""
     items = [item for item in (value if isinstance(value, list) else [value]) if item is not None]
     if not items:
         yield {"element": 0, "type": NULL, "whole": None, "number": None, "text": None, "words": None}
@@ -41,8 +49,8 @@ def attribute_rows(value):
         yield {"element": element, "type": kind, "whole": whole, "number": number, "text": exact, "words": spaced(text)}
 
 
-def _kind(item):
-    """Type, int64 and double of a value."""
+def _kind(item: Any) -> tuple[int, int | None, float | None]:
+    """The type of a value, and the value as an int64 and as a double. None: the value cannot be represented as one."""
     if isinstance(item, bool):
         return BOOLEAN, None, float(item)
     if isinstance(item, int) and item in LONGS:
@@ -52,32 +60,35 @@ def _kind(item):
     return OBJECT if isinstance(item, dict) else TEXT, None, None
 
 
-def type_of(least, most):
-    """The type of an attribute from the least and the largest number of its values' types; None twice: it has no values."""
-    if least is None:
+def type_of(least: int | None, most: int | None) -> str:
+    """The type of an attribute, from the smallest and largest type number of its values. Both are None if it has no values."""
+    if least is None or most is None:
         return TYPES[TEXT]
     return TYPES[most if least == most or (least, most) == (LONG, DOUBLE) else TEXT]
 
 
-def words(text):
+def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def spaced(text):
-    """The words of `text` with one space before and after each."""
+def spaced(text: str) -> str:
+    """The words of `text`, with one space before and after each word."""
     return " ".join(["", *words(text), ""])
 
 
-def type_named(name, store):
+def type_named(name: str, store: "Store") -> str:
+    """The type of the attribute with this name. Raises Invalid if no image has it."""
     kind = store.attribute_types.get(name)
     if kind is None:
         raise Invalid(f'Field "{name}" not found in schema')
     return kind
 
 
-def conditions(value, store):
-    """The conditions of the parameter `attributes`: pairs of a name, perhaps with a comparator, and a value."""
-    names, tests, cost = {}, [], 0
+def conditions(value: str, store: "Store") -> list[Clause]:
+    """The conditions of the parameter `attributes`, a list of NAME:VALUE or NAME__COMPARATOR:VALUE."""
+    names: dict[str, bool] = {}
+    tests: list[Clause] = []
+    cost = 0
     for pair in dict.fromkeys(value.split(",")):
         name, meets, wanted, clauses = _pair(pair, store)
         cost += clauses
@@ -86,13 +97,18 @@ def conditions(value, store):
         names[name] = True
         row_meets = sql.case((sql.and_(attributes.c.name == name, meets), 1), else_=0)
         tests.append(sql.func.coalesce(sql.func.max(row_meets), 0) == wanted)
-    # One look at an image's rows for all pairs: with a subquery for each, PostgreSQL plans a thousand of them for minutes.
+    # One subquery has the conditions of all pairs, because PostgreSQL takes minutes to plan a thousand subqueries.
     mine = (attributes.c.image_id == images.c.id, attributes.c.name.in_(list(names)))
     return [sql.select(sql.case((joined(sql.and_, tests), 1), else_=0)).where(*mine).scalar_subquery() == 1]
 
 
-def _pair(pair, store):
-    """The name in a pair, a condition on this attribute's rows, whether one (1) or none (0) shall meet it, and of how many it is made."""
+def _pair(pair: str, store: "Store") -> tuple[str, Clause, int, int]:
+    """Parses one pair.
+
+    Returns:
+        The attribute's name, a condition on its rows, whether a row must meet the condition (1) or none may (0), and the number of
+        clauses in the condition.
+    """
     stem, colon, value = pair.partition(":")
     if not colon or ":" in value:
         raise Invalid("Invalid filter value for attributes")
@@ -104,7 +120,7 @@ def _pair(pair, store):
     kind = type_named(name, store)
     if kind == "object":
         raise Invalid(f"Attribute '{name}' is not indexed and can therefore not be used for filtering.")
-    allowed = {"boolean": (), "text": TEXT_COMPARATORS}.get(kind, tuple(COMPARE))
+    allowed: tuple[str, ...] = {"boolean": (), "text": TEXT_COMPARATORS}.get(kind, tuple(COMPARE))
     if comparator not in ("eq", "ne", *allowed):
         raise Invalid(f"Invalid comparator '{comparator}' for attribute '{name}' of type '{kind}'")
     test = comparator.removeprefix("not_")
@@ -116,19 +132,25 @@ def _pair(pair, store):
     return name, meets, wanted, len(words(value)) if test == "match" else 1
 
 
-def _boolean(test, value):
+def _boolean(test: str, value: str) -> Clause:
     return attributes.c.number == {"true": 1.0, "false": 0.0}[value.lower()]
 
 
-def _double(test, value):
+def _double(test: str, value: str) -> Clause:
     number = float(value) if NUMBER.fullmatch(value) else math.inf
     if not math.isfinite(number):
         raise ValueError(value)
-    return COMPARE.get(test, operator.eq)(attributes.c.number, number)
+    return compared(test, attributes.c.number, number)
 
 
-def _long(test, value):
-    """Exact, where doubles are not. What lies between whole numbers is equal to none."""
+def compared(comparator: str, column: sql.ColumnElement[Any], number: float) -> Clause:
+    """`column` compared with `number`; equality if `comparator` is not one of COMPARE."""
+    compare: Callable[[Any, Any], Clause] = COMPARE.get(comparator, operator.eq)
+    return compare(column, number)
+
+
+def _long(test: str, value: str) -> Clause:
+    """Compares integers exactly, which doubles could not. A fraction equals no integer."""
     try:
         number = Decimal(value) if NUMBER.fullmatch(value) else None
     except DecimalException:
@@ -136,15 +158,14 @@ def _long(test, value):
     if number is None:
         raise ValueError(value)
     if not LONGS.start <= number < LONGS.stop:
-        number = math.copysign(math.inf, number)
-        return COMPARE.get(test, operator.eq)(attributes.c.number, number)
+        return compared(test, attributes.c.number, math.copysign(math.inf, number))
     least, most = math.floor(number), math.ceil(number)
     if test in COMPARE:
-        return COMPARE[test](attributes.c.whole, least if test in ("gt", "lte") else most)
+        return compared(test, attributes.c.whole, least if test in ("gt", "lte") else most)
     return attributes.c.whole == least if least == most else sql.false()
 
 
-def _text(test, value):
+def _text(test: str, value: str) -> Clause:
     if test == "prefix":
         return sql.func.substr(attributes.c.text, 1, len(value)) == value
     if test == "match_phrase":
@@ -154,13 +175,14 @@ def _text(test, value):
     return attributes.c.text == value
 
 
-def _holds(phrase):
-    """Whether the words of a text have `phrase` in them; LIKE has limits that a request may exceed. No phrase is in no text."""
+def _holds(phrase: str) -> Clause:
+    """Whether a text contains the words `phrase`. An empty phrase is in no text. LIKE limits the length of its patterns."""
     return sql.func.replace(attributes.c.words, phrase, "") != attributes.c.words if phrase.strip() else sql.false()
 
 
-def joined(join, conditions, most=32):
-    """`join` (`sql.and_` or `sql.or_`) of any number of conditions: SQLite takes expressions that are 1000 deep, and counts each as one."""
+def joined(join: Callable[..., Clause], conditions: Sequence[Clause], most: int = 32) -> Clause:
+    """`join` (`sql.and_` or `sql.or_`) of any number of conditions, as a tree: SQLite limits the depth of an expression to 1000, and counts
+    a plain chain of n conditions as n deep."""
     while len(conditions) > most:
         groups = (conditions[start : start + most] for start in range(0, len(conditions), most))
         conditions = [sql.case((join(*group), 1), else_=0) == 1 for group in groups]

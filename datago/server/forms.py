@@ -1,35 +1,40 @@
-"""What a text in a request means: a number, a moment, yes or no, by the rules that the hosted service's forms have.
+"""Parses the text of request parameters into numbers, dates and booleans, by the rules of the hosted service's forms.
 
-What it answers with status 400 raises Invalid, with the body: a list of texts about filters, an object about single parameters.
+A request that the hosted service answers with status 400 raises Invalid. Its body is a list of messages about filters, or an object
+with the messages about each parameter.
 """
 
 import operator
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, DecimalException
+from typing import Any
 
-COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+Form = Callable[[str], Any]
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 TRUE, FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
 
 
 class Invalid(Exception):
-    """A request to be answered with status 400.
+    """A request that is answered with status 400.
 
     Attributes:
-        body: its JSON.
+        body: the JSON of the answer.
     """
 
-    def __init__(self, body):
-        self.body = [body] if isinstance(body, str) else body
+    def __init__(self, body: str | dict[str, list[str]]) -> None:
+        self.body: list[str] | dict[str, list[str]] = [body] if isinstance(body, str) else body
 
 
-def read(params, forms):
-    """What is said by the parameters that `forms` knows (name to one of the functions below); not by empty ones.
+def read(params: Mapping[str, str], forms: Mapping[str, Form]) -> dict[str, Any]:
+    """The parsed values of the parameters in `forms`, which maps a name to one of the functions below. Empty parameters are left out.
 
     Raises:
-        Invalid: names every parameter that is wrong.
+        Invalid: names every parameter that is invalid.
     """
-    found, wrong = {}, {}
+    found: dict[str, Any] = {}
+    wrong: dict[str, list[str]] = {}
     for name, form in forms.items():
         if params.get(name, "") != "":
             try:
@@ -44,33 +49,33 @@ def read(params, forms):
     return found
 
 
-def raw(value):
-    """A text with the spaces around it."""
+def raw(value: str) -> str:
+    """A text. Leading and trailing spaces are kept."""
     if "\0" in value:
         raise ValueError("Null characters are not allowed.")
     return value
 
 
-def text(value):
+def text(value: str) -> str:
     return raw(value.strip())
 
 
-def filled(value):
-    """A text that is not made of spaces alone."""
+def filled(value: str) -> str:
+    """A text that does not consist of spaces alone."""
     if not value.strip():
         raise ValueError("This field may not be blank.")
     return text(value)
 
 
-def names(value):
-    """A list that says what to show."""
+def names(value: str) -> list[str]:
+    """A comma-separated list of names."""
     return filled(value).split(",")
 
 
-def whole(least, most):
-    """A whole number between two others, as 7 or 7.0."""
+def whole(least: int, most: int) -> Form:
+    """The form of an integer from `least` to `most`, which may be written as 7 or 7.0."""
 
-    def form(value):
+    def form(value: str) -> int:
         if len(value) > 1000:
             raise ValueError("String value too large.")
         try:
@@ -86,8 +91,8 @@ def whole(least, most):
     return form
 
 
-def number(value):
-    """A double."""
+def number(value: str) -> float:
+    """A finite number."""
     try:
         exact = Decimal(value)
     except DecimalException:
@@ -99,8 +104,8 @@ def number(value):
     return float(exact)
 
 
-def moment(value):
-    """A date and time, in UTC where it has no zone, as `store.images` writes them."""
+def moment(value: str) -> str:
+    """A date and time in the format of the column `date`. A time without a zone is in UTC."""
     padded = re.sub(r"(?<![\d.,])(\d)(?!\d)", r"0\1", value.strip())
     try:
         found = datetime.fromisoformat(re.sub(r"\s+(?=[-+Z])", "", padded))
@@ -108,18 +113,18 @@ def moment(value):
         raise ValueError("Enter a valid date/time.") from None
     try:
         found = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    except OverflowError:  # the offset leads out of what has a date
+    except OverflowError:  # in UTC its year is below 1 or above 9999
         found = (datetime.min if found.year == 1 else datetime.max).replace(tzinfo=UTC)
     return found.isoformat(timespec="microseconds")
 
 
-def boolean(value):
-    """What a filter says; None, which counts as no filter, for what is neither."""
+def boolean(value: str) -> bool | None:
+    """A filter's boolean. Any other text gives None, which means that there is no such filter."""
     return {"true": True, "True": True, "2": True, "false": False, "False": False, "3": False}.get(value)
 
 
-def choice(value):
-    """What a parameter about the answer's shape says."""
+def choice(value: str) -> bool:
+    """The boolean of a parameter that says which fields are returned."""
     if value.lower() not in TRUE + FALSE:
         raise ValueError("Must be a valid boolean.")
     return value.lower() in TRUE

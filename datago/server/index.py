@@ -1,4 +1,4 @@
-"""From an Entry (an image and its sidecar files) to what the database holds of it. Conventions: `datago.cli.serve`."""
+"""Makes the database record of an image from its Entry (the image and its sidecar files). `datago.cli.serve` describes the conventions."""
 
 import hashlib
 import io
@@ -7,29 +7,33 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 from datago.server.partition import partition_of
+from datago.server.walk import Entry, Part, Report
 from datago.sources.names import IMAGES
 
-VERSION = 2  # one more when records or tables change, so that all is made anew
+VERSION = 2  # incremented when records or tables change, so that the index is made again
 LATENTS = frozenset("npy npz bin dat raw pt pth safetensors pkl zst".split())
-HEADER_BYTES = 2**16  # enough for nearly every image's header; more of the file is tried after that
-LARGEST = 2**24  # bytes of a text or json, and of an image's header
-DEEPEST = 100  # lists and objects within each other
+HEADER_BYTES = 2**16  # of a file, which contain nearly every image's header; if they do not, LARGEST bytes are tried
+LARGEST = 2**24  # bytes of a text or JSON file, or of an image's header
+DEEPEST = 100  # nested lists and objects
 LONGEST = 300  # characters of a tag or of an attribute's name
 
 
-def describe(entry, root, source, report):
-    """The record of an image: the columns of `tables.images` but the fingerprint, structured ones as Python values; and its "files".
+def describe(entry: Entry, root: str, source: str, report: Report) -> dict[str, Any]:
+    """The record of an image: the columns of `tables.images` except the fingerprint, structured ones as Python values, and its "files".
 
     Args:
-        entry: a `walk.Entry`.
-        source: for an image whose json names none.
-        report: a `walk.Report`; told of files that do not say what they should.
+        source: the source of an image whose JSON file names none.
+        report: counts sidecar files with invalid content.
     """
-    own, attributes, latents = {}, {}, {}
+    own: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
+    latents: dict[str, tuple[Part, dict[str, Any]]] = {}
     for field, part in sorted(entry.sidecars.items()):
         name, _, suffix = field.rpartition(".")
         suffix = suffix.lower()
@@ -51,7 +55,7 @@ def describe(entry, root, source, report):
             report.add("unknown suffix beside an image", part.path)
     width, height = _dimensions(entry.image, root, report)
     identity = own.get("id") or default_id(entry.key)
-    ratio = width and Fraction(width, height).limit_denominator(10)
+    ratio = Fraction(width, height).limit_denominator(10) if width and height else None
     attributes = {clean(name): value for name, value in attributes.items()}
     for name in [name for name in attributes if len(name) > LONGEST]:
         report.add("name of an attribute is too long, ignored", entry.image.path)
@@ -64,10 +68,10 @@ def describe(entry, root, source, report):
         "source": own.get("source") or source,
         "width": width,
         "height": height,
-        "short_edge": width and min(width, height),
-        "pixel_count": width and width * height,
-        "aspect_ratio": width and width / height,
-        "aspect_ratio_fraction": width and f"{ratio.numerator}:{ratio.denominator}",
+        "short_edge": min(width, height) if width and height else None,
+        "pixel_count": width * height if width and height else None,
+        "aspect_ratio": width / height if width and height else None,
+        "aspect_ratio_fraction": f"{ratio.numerator}:{ratio.denominator}" if ratio else None,
         "duplicate_state": own.get("duplicate_state"),
         "coca_embedding": own.get("coca_embedding"),
         "date": _date(entry.image.stamp),
@@ -79,23 +83,23 @@ def describe(entry, root, source, report):
     }
 
 
-def _date(stamp):
-    """The UTC date and time of `stamp` (ns); the first or last that has one, if it has none itself."""
+def _date(stamp: int) -> str:
+    """The UTC date and time of `stamp` (ns), clamped to the years 1 to 9999."""
     seconds = min(max(stamp // 10**9, -62135596800), 253402300799)
     moment = datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds, microseconds=stamp % 10**9 // 1000)
     return moment.isoformat(timespec="microseconds")
 
 
-def default_id(key):
-    """An id (letters, digits, "-", "_", at most 512) that tells paths apart: the path itself where that will do."""
+def default_id(key: str) -> str:
+    """A unique id for a path: at most 512 letters, digits, "-" and "_". A path that consists of these is its own id."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,512}", key):
         return key
     digest = hashlib.sha256(os.fsencode(key)).hexdigest()
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', key)[-200:]}-{digest[:16]}"
 
 
-def clean(value, depth=0):
-    """`value` as every database and client takes it: text without NUL and lone surrogates, no NaN, no infinities.
+def clean(value: Any, depth: int = 0) -> Any:
+    """`value` in a form that every database and client accepts: text without NUL and unpaired surrogates, None for NaN and infinities.
 
     Raises:
         ValueError: lists and objects are nested too deeply.
@@ -113,7 +117,7 @@ def clean(value, depth=0):
     return value
 
 
-def _json(part, root, report):
+def _json(part: Part, root: str, report: Report) -> Any:
     try:
         return clean(json.loads(_read(part, root)))
     except (OSError, ValueError, RecursionError) as error:
@@ -121,7 +125,7 @@ def _json(part, root, report):
         return None
 
 
-def _text(part, root, suffix, report):
+def _text(part: Part, root: str, suffix: str, report: Report) -> str | int | None:
     try:
         text = _read(part, root).decode("utf-8", "replace").removesuffix("\n")
     except ValueError as error:
@@ -129,17 +133,17 @@ def _text(part, root, suffix, report):
         return None
     if suffix == "cls" and re.fullmatch(r"\s*-?[0-9]{1,15}\s*", text):
         return int(text)
-    return clean(text)
+    return str(clean(text))
 
 
-def _read(part, root):
+def _read(part: Part, root: str) -> bytes:
     if part.size > LARGEST:
         raise ValueError(f"more than {LARGEST} bytes")
     return part.read(root, LARGEST)
 
 
-# key in the json: whether a value is right
-OWN = {
+# key in the JSON file: whether a value is valid
+OWN: dict[str, Callable[[Any], Any]] = {
     "id": lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,512}", value),
     "source": lambda value: isinstance(value, str) and value != "",
     "tags": lambda value: isinstance(value, list) and all(isinstance(tag, str) and len(tag) <= LONGEST for tag in value),
@@ -149,17 +153,17 @@ OWN = {
 }
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _is_dataset(value):
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,100}/[0-9]{1,9}", value)
+def _is_dataset(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,100}/[0-9]{1,9}", value) is not None
 
 
-def _take_own(value, part, report):
-    """Takes what is the image's own out of its attributes."""
-    own = {}
+def _take_own(value: dict[str, Any], part: Part, report: Report) -> dict[str, Any]:
+    """Removes the keys of OWN from the attributes `value`, and returns the valid ones."""
+    own: dict[str, Any] = {}
     for key, is_right in OWN.items():
         if key in value:
             given = value.pop(key)
@@ -168,12 +172,12 @@ def _take_own(value, part, report):
             if is_right(given):
                 own[key] = list(dict.fromkeys(given)) if key in ("tags", "datasets") else given
             else:
-                report.add(f"{key} is not what it should be, ignored", part.path)
+                report.add(f"{key} is invalid, ignored", part.path)
     return own
 
 
-def _latent_type(name, suffix):
-    """Type and is_mask of a file beside an image; to clients, "image" without "latent_" in it means an image."""
+def _latent_type(name: str, suffix: str) -> tuple[str, bool]:
+    """The latent type of a sidecar file, and whether it is a mask. Clients take a type with "image" and without "latent_" for an image."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", name) or suffix
     if suffix in LATENTS:
         return (f"latent_{name}" if "image" in name and "latent_" not in name else name), False
@@ -184,15 +188,15 @@ def _latent_type(name, suffix):
     return f"{name}_image", False
 
 
-def _dimensions(part, root, report):
-    """Width and height as stored, or None twice."""
+def _dimensions(part: Part, root: str, report: Report) -> tuple[int, int] | tuple[None, None]:
+    """Width and height as stored, in pixels, or (None, None) if the header cannot be read."""
     from PIL import Image
 
     for most in (HEADER_BYTES, LARGEST):
         try:
             with Image.open(io.BytesIO(part.read(root, most))) as image:
                 return image.size if all(0 < side < 2**31 for side in image.size) else (None, None)
-        except Exception as error:  # a plugin may raise anything over a broken file
+        except Exception as error:  # Pillow's plugins may raise any exception for a broken file
             reason = f"image header cannot be read ({type(error).__name__})"
         if part.size <= HEADER_BYTES:
             break

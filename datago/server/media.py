@@ -1,8 +1,8 @@
-"""The bytes of images, masks and latents: a server of signed urls, on a port of its own.
+"""Serves the bytes of images, masks and latents under signed urls, on a port of its own.
 
-A url is `/PATH?…&Expires=SECONDS&Signature=HEX`, where a member of a shard has `name=…&offset=…&size=…` in front of that. What
-stands before `Expires` is a reference that the index lists, to the letter: it is looked up, never taken for a path. Errors have an
-XML body, as those of the object stores have.
+A url is `/PATH?…&Expires=SECONDS&Signature=HEX`. For a member of a shard, `…` is `name=…&offset=…&size=…`. The part before `Expires` is
+a reference. It is never used as a path: it must be listed in the index character for character. Error responses have an XML body in
+the form that object stores use.
 """
 
 import asyncio
@@ -13,30 +13,45 @@ import os
 import random
 import re
 import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from datago.server.places import open_place, place_of
 
-CHUNK = 2**20  # larger files go out in pieces of this size, so that one slow reader holds no more in memory
+if TYPE_CHECKING:
+    from datago.server.store import Store
+
+CHUNK = 2**20  # larger files are sent in pieces of this size, so that a slow client holds no more than one piece in memory
 RANGE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
+# what ASGI defines
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
 
 
 class Signer:
-    """Makes and checks urls. Two signers with the same secret (bytes) agree, so urls outlive a restart."""
+    """Makes and checks signed urls. A url stays valid after a restart, because signers with the same secret make the same signatures.
 
-    def __init__(self, secret, lifetime):
+    Args:
+        secret: the key of the signatures.
+        lifetime: seconds for which a url is valid.
+    """
+
+    def __init__(self, secret: bytes, lifetime: float) -> None:
         self._secret, self._lifetime = secret, lifetime
 
-    def sign(self, reference):
-        """`reference` (path and query, without the leading slash) with an end and a signature."""
+    def sign(self, reference: str) -> str:
+        """The url of `reference` (path and query without the leading slash), with its expiry time and its signature."""
         text = f"/{reference}{'&' if '?' in reference else '?'}Expires={int(time.time() + self._lifetime)}"
         return f"{text}&Signature={self._signature(text.encode())}"
 
-    def reference(self, path, query):
+    def reference(self, path: bytes, query: bytes) -> str:
         """The reference in the url of a request.
 
         Raises:
-            Refused: it was not signed here, or has expired.
+            Refused: the url was not signed with this secret, or has expired.
         """
         text, _, signature = query.rpartition(b"&Signature=")
         if not hmac.compare_digest(signature, self._signature(path + b"?" + text).encode()):
@@ -46,12 +61,14 @@ class Signer:
             raise Refused(403, "AccessDenied", "Request has expired")
         return (path[1:] + (b"?" + query[:-1] if query else b"")).decode()
 
-    def _signature(self, text):
+    def _signature(self, text: bytes) -> str:
         return hmac.digest(self._secret, text, "sha256").hex()
 
 
 class Refused(Exception):
-    def __init__(self, status, code, message, headers=()):
+    """A request that is answered with an error: its HTTP status, and the code and message of the XML body."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self.status, self.code, self.message, self.headers = status, code, message, list(headers)
 
 
@@ -60,17 +77,17 @@ class Media:
 
     Args:
         root: the served folder.
-        store: a `store.Store`, the index of that.
-        signer: a Signer.
-        latency: seconds to wait, about, before each answer.
+        store: the index of that folder.
+        signer: makes and checks the urls.
+        latency: seconds to wait before each answer, on average.
     """
 
-    def __init__(self, root, store, signer, latency=0):
+    def __init__(self, root: str, store: "Store", signer: Signer, latency: float = 0) -> None:
         self._root, self._store, self._signer, self._latency = root, store, signer, latency
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._latency:
-            # Equal waits would keep all connections in step, and let each wait for the others' answers too.
+            # Equal waits would keep all connections in step, so that each would also wait for the others' answers.
             await asyncio.sleep(self._latency * random.uniform(0.8, 1.2))
         try:
             file, offset, size, kind = await self._open(scope)
@@ -87,7 +104,7 @@ class Media:
             while more:
                 piece = os.pread(file, min(CHUNK, end - offset), offset)
                 if len(piece) < min(CHUNK, end - offset):
-                    return  # the file has become shorter: the connection is closed, so that the reader knows
+                    return  # the file was truncated: the connection is closed, so that the client notices
                 offset += len(piece)
                 more = offset < end
                 await send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -96,17 +113,17 @@ class Media:
         finally:
             os.close(file)
 
-    async def _open(self, scope):
-        """The descriptor of what a request asks for, where in it, how much, and its media type."""
+    async def _open(self, scope: Scope) -> tuple[int, int, int, bytes]:
+        """The descriptor of the file that a request asks for, the offset and size of the bytes in it, and their media type."""
         if scope["method"] not in ("GET", "HEAD"):
             raise Refused(405, "MethodNotAllowed", "The specified method is not allowed against this resource.")
         if any(name == b"authorization" for name, _ in scope["headers"]):
             raise Refused(400, "InvalidArgument", "Only one auth mechanism allowed: the url is signed.")
         reference = self._signer.reference(scope["raw_path"], scope["query_string"])
-        # in a thread: neither a slow database nor a slow disk holds the other answers up
+        # in a thread, so that a slow database or disk does not delay the other answers
         return await asyncio.get_running_loop().run_in_executor(None, self._find, reference)
 
-    def _find(self, reference):
+    def _find(self, reference: str) -> tuple[int, int, int, bytes]:
         known = self._store.file(reference)
         if not known:
             raise Refused(404, "NoSuchKey", "The specified key does not exist: the index does not list it")
@@ -129,8 +146,8 @@ class Media:
         return file, offset, size, kind.encode()
 
 
-def _cut(scope, offset, size):
-    """Status, headers and extent of the answer: the part that a Range header asks for, or everything."""
+def _cut(scope: Scope, offset: int, size: int) -> tuple[int, Headers, int, int]:
+    """Status, headers, offset and size of the answer: the range of a Range header, or the whole file."""
     wanted = next((value for name, value in scope["headers"] if name == b"range"), None)
     match = wanted and RANGE.fullmatch(wanted)
     if not match or match[0] == b"bytes=-":
@@ -146,9 +163,9 @@ def _cut(scope, offset, size):
     return 206, [(b"content-range", b"bytes %d-%d/%d" % (start, end - 1, size))], offset + start, end - start
 
 
-async def _refuse(send, error):
-    body = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>%s</Code><Message>%s</Message></Error>'
-    body = (body % (error.code, error.message)).encode()
+async def _refuse(send: Send, error: Refused) -> None:
+    template = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>%s</Code><Message>%s</Message></Error>'
+    body = (template % (error.code, error.message)).encode()
     headers = [(b"content-type", b"application/xml"), (b"content-length", b"%d" % len(body)), *error.headers]
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,15 +1,17 @@
-"""Which partition an image is in: the hosted service splits by the shards of its search index, and so do we."""
+"""The partition of an image. The hosted service partitions images by the shards of its search index, and this server computes the same
+shards.
+"""
 
 SHARDS = 48
 ROUTING = 768  # OpenSearch hashes into this many slots and gives each shard ROUTING / SHARDS of them
 
 
-def partition_of(identity):
-    """The shard, 0 to 47, of the image with this id. It is in partition shard % partitions_count."""
+def partition_of(identity: str) -> int:
+    """The shard (0 to 47) of the image with this id. The image is in the partition shard % partitions_count."""
     return murmur3(identity.encode("utf-16-le")) % ROUTING // (ROUTING // SHARDS)
 
 
-def murmur3(data):
+def murmur3(data: bytes) -> int:
     """MurmurHash3 x86 32 of `data` with seed 0, as a signed number."""
     mask, state = 0xFFFFFFFF, 0
     whole = len(data) // 4 * 4

@@ -1,7 +1,8 @@
-"""Files of the served folder, opened so that no link can take their place.
+"""Opens files of the served folder without following symlinks.
 
-A place is a path without links: below the folder, or an absolute one (where --follow-links lets a link lead out). It is found when the
-folder is indexed, and opened piece by piece, so that a link, a FIFO or a device that has come there since is refused, not followed.
+A place is a path without symlinks. It is relative to the folder, or absolute if --follow-links lets a symlink lead out of the folder.
+The place is resolved when the folder is indexed. It is opened one path component at a time, so that a symlink, FIFO or device that
+replaced a component after indexing is refused.
 """
 
 import errno
@@ -9,21 +10,21 @@ import os
 import stat
 
 FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to hang at a FIFO
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO would block without O_NONBLOCK
 
 
-def place_of(root, path):
-    """The place of `path`, which is below the folder `root` and may be a link: relative where it is in the folder."""
+def place_of(root: str, path: str) -> str:
+    """The place of `path`, which is relative to the folder `root` and may be a symlink."""
     base, real = os.path.realpath(root), os.path.realpath(os.path.join(root, path))
     inside = os.path.join(base, "")
     return real[len(inside) :] if real.startswith(inside) else real
 
 
-def open_place(root, place):
-    """A descriptor of the file at `place`, and its state.
+def open_place(root: str, place: str) -> tuple[int, os.stat_result]:
+    """A descriptor of the file at `place`, and its stat result.
 
     Raises:
-        OSError: it is not there, or no regular file, or a link is on the way to it.
+        OSError: the file does not exist or is not a regular file, or a component of its path is a symlink.
     """
     top, pieces = "/" if os.path.isabs(place) else root, place.lstrip("/").split("/")
     if any(piece in ("", ".", "..") or "\0" in piece for piece in pieces):

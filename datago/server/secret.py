@@ -1,4 +1,4 @@
-"""The secret that urls are signed with, for an index that is in memory: else each restart would end the urls that clients have."""
+"""The secret that signs urls if the index is in memory. It is kept in a file, so that urls stay valid when the server restarts."""
 
 import fcntl
 import hmac
@@ -6,15 +6,16 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Callable
 
 BYTES = 32
 
 
-def kept_secret(root):
-    """A secret for the folder `root`, made of one that lies in the folder for temporary files, for its owner alone to read.
+def kept_secret(root: str) -> bytes:
+    """A secret for the folder `root`. It is derived from a secret in the temporary folder, which only its owner can read.
 
     Raises:
-        OSError: that cannot be written, or is not this user's alone.
+        OSError: the file in the temporary folder cannot be written, or other users may access it.
     """
     folder = os.path.join(tempfile.gettempdir(), f"datago-{os.geteuid()}")
     os.makedirs(folder, 0o700, exist_ok=True)
@@ -22,7 +23,7 @@ def kept_secret(root):
     path = os.path.join(folder, "serve.secret")
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600), "r+b") as file:
         _must_be_private(path, os.fstat(file.fileno()), stat.S_ISREG)
-        fcntl.flock(file, fcntl.LOCK_EX)  # another server may be about to write it
+        fcntl.flock(file, fcntl.LOCK_EX)  # another server may be writing it
         found = file.read(BYTES)
         if len(found) < BYTES:
             found = secrets.token_bytes(BYTES)
@@ -31,6 +32,6 @@ def kept_secret(root):
     return hmac.digest(found, os.fsencode(root), "sha256")
 
 
-def _must_be_private(path, state, is_kind):
+def _must_be_private(path: str, state: os.stat_result, is_kind: Callable[[int], bool]) -> None:
     if not is_kind(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise PermissionError(f"{path} is not this user's alone")
+        raise PermissionError(f"{path} belongs to another user, or other users may access it")

@@ -1,4 +1,4 @@
-"""The database: `tables` filled from a folder, and asked."""
+"""The database of the index: writes `tables` from a folder's entries, and answers queries."""
 
 import contextlib
 import functools
@@ -8,46 +8,54 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
 import sqlalchemy as sql
 
-from datago.server.attributes import NULL, attribute_rows, type_of
+from datago.server.attributes import NULL, Clause, attribute_rows, type_of
 from datago.server.index import VERSION
 from datago.server.tables import CHILDREN, STRUCTURED, attributes, datasets, files, images, latents, meta, metadata, tags
+from datago.server.walk import Entry, Report
 
-BATCH = 500  # rows written, or deleted, in one statement: below every database's limit on parameters
-THREADS = 40  # that ask at once: those that starlette answers with
-SECONDS = 55  # that a statement may take for an answer: as long as the hosted service's searches
-KEPT = 2**16  # answers about files: who trains comes for each of them again
-STEPS = 2**16  # of SQLite's machine, between two looks at the clock
+BATCH = 500  # rows that one statement writes or deletes; below every database's limit on parameters
+THREADS = 40  # threads that query at once; starlette runs requests in as many
+SECONDS = 55  # the most that a query may take; the hosted service's searches have the same limit
+KEPT = 2**16  # cached look-ups of files, because a training loop downloads each file again and again
+STEPS = 2**16  # instructions of SQLite's virtual machine between two checks of the time
 
 
 class Store:
-    """The index of one folder. On disk it is its owner's alone to read, as it holds the secret that urls are signed with.
+    """The index of one folder. Only its owner may read its files, because they contain the secret that signs urls.
 
     Args:
-        url: sqlite:///path, postgresql://…; "" and sqlite:// are SQLite in memory.
+        database: its url, sqlite:///path or postgresql://…; "" and sqlite:// mean SQLite in memory.
 
     Attributes:
-        tags, datasets: the names in use, each with the number of its images.
+        tags, datasets: the names in use, mapped to their numbers of images.
         latent_types: the names in use.
-        attribute_types: name to one of `attributes.TYPES`.
-        secret: bytes to sign urls with, that nobody else knows; the same for as long as the index is.
+        attribute_types: the names in use, mapped to one of `attributes.TYPES`.
+        secret: the key that signs urls. It stays the same for as long as the index exists.
 
     Raises:
-        OSError: the index is somebody else's.
+        OSError: the index belongs to another user.
     """
 
-    def __init__(self, url):
-        url = sql.make_url(re.sub("^postgres(ql)?://", "postgresql+psycopg://", url or "sqlite://"))
+    tags: dict[str, int]
+    datasets: dict[str, int]
+    latent_types: set[str]
+    attribute_types: dict[str, str]
+
+    def __init__(self, database: str) -> None:
+        url = sql.make_url(re.sub("^postgres(ql)?://", "postgresql+psycopg://", database or "sqlite://"))
         self._is_sqlite = url.get_backend_name() == "sqlite"
-        options = {"pool_size": THREADS + 1, "hide_parameters": True}
+        options: dict[str, Any] = {"pool_size": THREADS + 1, "hide_parameters": True}
         in_memory = self._is_sqlite and url.database in (None, "", ":memory:")
         if self._is_sqlite:
-            options["connect_args"] = {"timeout": 60}  # for another server's index to be made
+            options["connect_args"] = {"timeout": 60}  # seconds to wait while another server writes the index
         if in_memory:
-            # A memory that connections of all threads share; it is there as long as one of them is.
+            # The connections of all threads share this memory, which exists as long as at least one of them is open.
             url = sql.make_url("sqlite:///file:datago?mode=memory&cache=shared&uri=true")
             options |= {"poolclass": sql.QueuePool, "connect_args": {"check_same_thread": False}}
         self.engine = sql.create_engine(url, **options)
@@ -57,15 +65,15 @@ class Store:
         with self.engine.begin() as connection:
             self.secret = bytes.fromhex(_prepare(connection, was_open))
 
-    def close(self):
+    def close(self) -> None:
         if self._keeper:
             self._keeper.close()
         self.engine.dispose()
 
-    def _close_to_others(self):
-        """Takes all rights to the index's files from others, and says whether they had any."""
+    def _close_to_others(self) -> bool:
+        """Removes other users' permissions from the index's files. True: others had permissions."""
         with self.engine.connect() as connection:
-            path = connection.exec_driver_sql("PRAGMA database_list").first()[2]
+            path = connection.exec_driver_sql("PRAGMA database_list").one()[2]
         was_open = False
         for name in [path + end for end in ("", "-journal", "-wal", "-shm")] if path else []:
             with contextlib.suppress(FileNotFoundError):
@@ -77,22 +85,26 @@ class Store:
                     was_open = True
         return was_open
 
-    def sync(self, entries, fingerprint, describe, report):
-        """Makes the index say what `entries` do, in one transaction; unchanged images are not described again.
+    def sync(
+        self, entries: Iterable[Entry], fingerprint: Callable[[Entry], str], describe: Callable[[Entry], dict[str, Any]], report: Report
+    ) -> tuple[int, int, int]:
+        """Updates the index to contain exactly the images `entries`, in one transaction. Unchanged images are not described again.
 
         Args:
-            entries: `walk.Entry`s.
-            fingerprint, describe: of an entry; while the first is the same, so is the record that the second makes.
-            report: a `walk.Report`.
+            fingerprint: a function of an entry; its record is still right while its fingerprint is the same.
+            describe: a function that makes the record of an entry.
+            report: counts the images that are left out.
 
         Returns:
-            How many images were written, left as they were, and removed; a changed one was written and removed.
+            How many images were written, kept and removed. A changed image counts as removed and as written.
         """
         with self.engine.begin() as connection:
             rows = connection.execute(sql.select(images.c.location, images.c.fingerprint, images.c.id)).all()
-            stale = {row.location: (row.fingerprint, row.id) for row in rows}
-            owners = {row.id: row.location for row in rows}
-            before, kept, pending, obsolete = len(rows), 0, {}, []
+            stale: dict[str, tuple[str | None, str]] = {row.location: (row.fingerprint, row.id) for row in rows}
+            owners: dict[str, str] = {row.id: row.location for row in rows}
+            before, kept = len(rows), 0
+            pending: dict[str, dict[str, Any]] = {}
+            obsolete: list[str] = []
             del rows
             for entry in entries:
                 known, mark = stale.pop(entry.image.reference, None), fingerprint(entry)
@@ -108,12 +120,12 @@ class Store:
                     report.add(f"file cannot be read: {error.strerror}", entry.image.path)
                     continue
                 holder = owners.get(record["id"])
-                if holder in stale:  # not met yet on this walk: has it gone, or is its turn still to come?
+                if holder in stale:  # the walk has not met it yet: it was removed, or it comes later
                     stale[holder] = (None, stale[holder][1])
                     obsolete.append(record["id"])
                 elif holder is not None:
-                    where = f"{entry.image.path}: {record['id']} is that of {holder}"
-                    report.add("id is taken, image passed over", where)
+                    where = f"{entry.image.path}: {record['id']} is the id of {holder}"
+                    report.add("image left out, because another one has its id", where)
                     continue
                 owners[record["id"]] = entry.image.reference
                 pending[record["id"]] = record
@@ -121,11 +133,11 @@ class Store:
                     _write(connection, obsolete, pending)
             gone = [identity for mark, identity in stale.values() if mark is not None]
             _write(connection, obsolete + gone, pending)
-            total = connection.scalar(sql.select(sql.func.count()).select_from(images))
+            total: int = connection.execute(sql.select(sql.func.count()).select_from(images)).scalar_one()
         self._load_names()
         return total - kept, kept, before - kept
 
-    def _load_names(self):
+    def _load_names(self) -> None:
         with self.engine.connect() as connection:
             for name, column in (("tags", tags.c.tag), ("datasets", datasets.c.dataset)):
                 query = sql.select(column, sql.func.count()).group_by(column)
@@ -136,45 +148,48 @@ class Store:
             self.attribute_types = {name: type_of(least, most) for name, least, most in connection.execute(query)}
 
     @contextlib.contextmanager
-    def _asking(self):
-        """A connection on which no statement takes longer than SECONDS; a longer one raises sqlalchemy's OperationalError."""
+    def _asking(self) -> Iterator[sql.Connection]:
+        """A connection on which a statement that takes longer than SECONDS raises sqlalchemy's OperationalError."""
         with self.engine.connect() as connection:
             if not self._is_sqlite:
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = {SECONDS * 1000}")
                 yield connection
                 return
-            raw, end = connection.connection.driver_connection, time.monotonic() + SECONDS
+            raw: Any = connection.connection.driver_connection
+            end = time.monotonic() + SECONDS
             raw.set_progress_handler(lambda: time.monotonic() > end, STEPS)
             try:
                 yield connection
             finally:
                 raw.set_progress_handler(None, 0)
 
-    def page(self, conditions, size, columns):
-        """The first `size` images by id that meet `conditions`, as dicts of `columns` (names), decoded."""
+    def page(self, conditions: Sequence[Clause], size: int, columns: Iterable[str]) -> list[dict[str, Any]]:
+        """The first `size` images, by id, that meet `conditions`: a dict of the named `columns` each, with structured values decoded."""
         query = sql.select(*(images.c[name] for name in columns)).where(*conditions).order_by(images.c.id).limit(size)
         with self._asking() as connection:
             rows = connection.execute(query, execution_options=UNLIKE).mappings().all()
         return [{name: json.loads(value) if name in STRUCTURED else value for name, value in row.items()} for row in rows]
 
-    def count(self, conditions):
+    def count(self, conditions: Sequence[Clause]) -> int:
         query = sql.select(sql.func.count()).select_from(images).where(*conditions)
         with self._asking() as connection:
-            return connection.scalar(query, execution_options=UNLIKE)
+            return connection.execute(query, execution_options=UNLIKE).scalar_one()
 
-    def _file(self, reference):
-        """Where the file with this reference is, as `places` has it, and its stamp if that matters; None if none is listed."""
+    def _file(self, reference: str) -> tuple[str, int | None] | None:
+        """The place (see `places`) of the file with this reference, and its time of change if it is a shard; None if it is not listed."""
         with self._asking() as connection:
             row = connection.execute(FILE, {"digest": _digest(reference)}).first()
-        return row and (os.fsdecode(unquote_to_bytes(row.place)), row.stamp and int(row.stamp))
+        return row and (os.fsdecode(unquote_to_bytes(row.place)), int(row.stamp) if row.stamp else None)
 
 
-UNLIKE = {"compiled_cache": None}  # statements of requests are large, and no two are alike: keeping them fills the memory
+UNLIKE = {"compiled_cache": None}  # queries of requests are large and differ from each other, so caching them would fill the memory
+T = TypeVar("T")
 FILE = sql.select(files.c.place, files.c.stamp).where(files.c.digest == sql.bindparam("digest")).limit(1)
 
 
-def _prepare(connection, is_known):
-    """Makes the tables, anew if they are of another version, and returns the secret; a new one if others may know the old."""
+def _prepare(connection: sql.Connection, is_known: bool) -> str:
+    """Makes the tables, again if they have another version, and returns the secret in hex. `is_known`: others may know the old secret, so
+    a new one is made."""
     meta.create(connection, checkfirst=True)
     known = {row.name: row.value for row in connection.execute(sql.select(meta))}
     if known.get("version") != str(VERSION):
@@ -185,19 +200,19 @@ def _prepare(connection, is_known):
         known = {"version": str(VERSION), "secret": secrets.token_hex(32)}
         connection.execute(sql.delete(meta))
         connection.execute(sql.insert(meta), [{"name": name, "value": value} for name, value in known.items()])
-    return known["secret"]
+    return str(known["secret"])
 
 
-def _digest(reference):
+def _digest(reference: str) -> str:
     return hashlib.sha256(reference.encode("ascii")).hexdigest()
 
 
-def _write(connection, obsolete, pending):
-    """Deletes and inserts, and empties both."""
+def _write(connection: sql.Connection, obsolete: list[str], pending: dict[str, dict[str, Any]]) -> None:
+    """Deletes the images `obsolete` (ids), inserts `pending` (records by id), and empties both."""
     for ids in _batches(obsolete):
         for column in (images.c.id, *(child.c.image_id for child in CHILDREN)):
             connection.execute(sql.delete(column.table).where(column.in_(ids)))
-    children = {child: [] for child in CHILDREN}
+    children: dict[sql.Table, list[dict[str, Any]]] = {child: [] for child in CHILDREN}
     for identity, record in pending.items():
         of_image = {"image_id": identity}
         children[tags] += [{**of_image, "tag": tag} for tag in record["tags"]]
@@ -218,5 +233,5 @@ def _write(connection, obsolete, pending):
     pending.clear()
 
 
-def _batches(items):
+def _batches(items: list[T]) -> Iterator[list[T]]:
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))

@@ -1,8 +1,11 @@
-"""The tables of the index: one row an image with all that a page shows, and beside it what filters look into and which files there are.
+"""The tables of the index. `images` has one row per image with everything that a page returns. The other tables have what filters search,
+and the files that may be served.
 
-Text is compared byte by byte (SQLite's default, PostgreSQL's collation "C"), so that ids sort as the protocol has it.
-Structured values are JSON in text columns: every database takes them, and pages hand them on.
+Text is compared byte by byte (SQLite's default, PostgreSQL's collation "C"), so that ids sort in the order that the protocol requires.
+Structured values are stored as JSON in text columns, because every database has these and pages return them unchanged.
 """
+
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import Column, Float, Integer, Table, Text
@@ -11,12 +14,12 @@ metadata = sql.MetaData()
 Word = Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def _table(name, *columns):
+def _table(name: str, *columns: Column[Any]) -> Table:
     return Table(f"datago_{name}", metadata, *columns)
 
 
-def _of_image(name, key, *columns):
-    image = Column("image_id", Word, primary_key=True)
+def _of_image(name: str, key: str, *columns: Column[Any]) -> Table:
+    image: Column[str] = Column("image_id", Word, primary_key=True)
     return _table(name, image, Column(key, Word, primary_key=True), *columns)
 
 
@@ -24,10 +27,10 @@ meta = _table("meta", Column("name", Word, primary_key=True), Column("value", Te
 images = _table(
     "images",
     Column("id", Word, primary_key=True),
-    Column("location", Word, nullable=False),  # path and query of its url
+    Column("location", Word, nullable=False),  # path and query of the image's url
     Column("fingerprint", Text, nullable=False),
     Column("partition", Integer, nullable=False),
-    Column("draw", Word, nullable=False),  # hexadecimal digits that images/random/ draws by
+    Column("draw", Word, nullable=False),  # hexadecimal digits whose prefix images/random/ selects by
     Column("source", Word, nullable=False),
     Column("width", Integer),
     Column("height", Integer),
@@ -47,7 +50,7 @@ STRUCTURED = ("coca_embedding", "tags", "datasets", "attributes", "latents")
 tags = _of_image("tags", "tag")
 datasets = _of_image("datasets", "dataset")
 latents = _of_image("latents", "latent_type")
-# One row an attribute, or an element of a list: see `attributes.attribute_rows`.
+# One row per attribute, or per element of an attribute that is a list: see `attributes.attribute_rows`.
 attributes = _of_image(
     "attributes",
     "name",
@@ -58,7 +61,7 @@ attributes = _of_image(
     Column("text", Word),
     Column("words", Word),
 )
-# What may be handed out: see `walk.Part`. Paths may be longer than what databases take into an index, digests never are.
+# The files that may be served: see `walk.Part`. They are looked up by digest, because paths may be too long for a database's index.
 files = _of_image("files", "digest", Column("place", Word, nullable=False), Column("stamp", Text))
 sql.Index("datago_files_by_digest", files.c.digest)
 CHILDREN = (tags, datasets, latents, attributes, files)

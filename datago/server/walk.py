@@ -1,6 +1,6 @@
-"""A folder's images, each with the files that belong to it; the members of tar shards count as files.
+"""Lists the images of a folder, each with its sidecar files. The members of tar shards count as files.
 
-Which file belongs to which image is told in `datago.cli.serve`. Nothing is opened here but shards, for their headers.
+`datago.cli.serve` describes which file belongs to which image. Only shards are opened here, to read their headers.
 """
 
 import hashlib
@@ -8,26 +8,28 @@ import os
 import stat
 import tarfile
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from urllib.parse import quote, urlencode
 
 from datago.errors import printable
 from datago.server.places import open_place, place_of
-from datago.sources.names import IMAGES
+from datago.sources.names import IMAGES, LITTER_NAMES
 
 
 class Report:
-    """What was passed over or is wrong: how often, and where first."""
+    """Counts the files that were left out or are invalid, by reason, and keeps the first path for each reason."""
 
-    def __init__(self):
-        self.counts, self.first = Counter(), {}
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
 
-    def add(self, reason, path):
+    def add(self, reason: str, path: str) -> None:
         self.counts[reason] += 1
         self.first.setdefault(reason, printable(path))
 
-    def lines(self):
+    def lines(self) -> list[str]:
         return [f"{reason}: {count} (first: {self.first[reason]})" for reason, count in sorted(self.counts.items())]
 
 
@@ -37,11 +39,11 @@ class Part:
 
     Attributes:
         name: base name.
-        path: of the file or shard, below the root; undecodable bytes are surrogates.
-        place: where that is, as `places` has it: the path, unless it is a link.
-        stamp: when that was changed, in ns.
+        path: of the file or shard, relative to the root; undecodable bytes are surrogates.
+        place: the place of that path (see `places`): the path itself, unless it is a symlink.
+        stamp: when the file or shard was last changed, in ns.
         member: its name in the shard; None for a file.
-        offset, size: where its bytes are.
+        offset, size: of its bytes in the file or shard.
     """
 
     name: str
@@ -53,19 +55,19 @@ class Part:
     size: int
 
     @property
-    def suffix(self):
+    def suffix(self) -> str:
         return self.name.rpartition(".")[2].lower()
 
     @property
-    def reference(self):
-        """The path and query of its url, without signature. It never changes for an unchanged file."""
+    def reference(self) -> str:
+        """The path and query of its url, without signature. It stays the same for an unchanged file."""
         path = quote(os.fsencode(self.path))
         if self.member is None:
             return path
         return f"{path}?{urlencode({'name': os.fsencode(self.name), 'offset': self.offset, 'size': self.size})}"
 
-    def read(self, root, most=None):
-        """Its bytes, or the first `most` of them."""
+    def read(self, root: str, most: int | None = None) -> bytes:
+        """Its bytes, or the first `most` of them. Raises OSError."""
         with open(open_place(root, self.place)[0], "rb") as file:
             file.seek(self.offset)
             return file.read(self.size if most is None else min(most, self.size))
@@ -73,38 +75,40 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An image and what belongs to it.
+    """An image and its sidecar files.
 
     Attributes:
-        key: the path below the root, without suffix; a shard's name, without suffix, counts as a folder.
-        image: its Part.
-        sidecars: field ("json", "mask.png") to Part.
+        key: the path relative to the root, without suffix; a shard's name without suffix counts as a folder.
+        image: the image's file.
+        sidecars: the sidecar files by field ("json", "mask.png").
     """
 
     key: str
     image: Part
     sidecars: dict[str, Part]
 
-    def fingerprint(self, source):
-        """Changes when one of the files does, or one comes or goes, or the `source` of images that name none changes."""
+    def fingerprint(self, source: str) -> str:
+        """A hash that changes when a file is added, removed or changed, or when `source`, the default source of images, changes."""
         parts = [("", self.image), *sorted(self.sidecars.items())]
         files = [(field, part.path, part.place, part.stamp, part.offset, part.size) for field, part in parts]
         text = repr([source, self.key, files])
         return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
-def walk(root, report, follow_links=False):
-    """Yields the Entry of each image below the folder `root`, in no promised order.
+def walk(root: str, report: Report, follow_links: bool = False) -> Iterator[Entry]:
+    """Yields the Entry of each image below the folder `root`, in an unspecified order.
+
+    Litter is left out by the same names as in the sources of datago: see `datago/sources/names.py`.
 
     Args:
-        report: a Report.
-        follow_links: a link to a file outside the folder, or to what is hidden in it, is that file; else it is passed over.
+        report: counts what is left out.
+        follow_links: whether symlinks to files outside the folder, or to hidden files, are followed; otherwise they are left out.
 
     Raises:
-        OSError: `root` cannot be listed. What cannot be read further down is counted in `report`.
+        OSError: `root` cannot be listed. A folder below it that cannot be listed is counted in `report`.
     """
 
-    def fail(error):
+    def fail(error: OSError) -> None:
         if error.filename == root:
             raise error
         report.add(f"folder cannot be listed: {error.strerror}", error.filename)
@@ -112,19 +116,25 @@ def walk(root, report, follow_links=False):
     for folder, folders, names in os.walk(root, onerror=fail):
         place = os.path.relpath(folder, root)
         place = "" if place == "." else f"{place}/"
-        for name in [name for name in folders if name.startswith(".") or os.path.islink(os.path.join(folder, name))]:
-            report.add("hidden" if name.startswith(".") else "link to a folder", os.path.join(folder, name))
-            folders.remove(name)
+        for name in list(folders):
+            if reason := _left_out(name) or (os.path.islink(os.path.join(folder, name)) and "link to a folder"):
+                report.add(reason, os.path.join(folder, name))
+                folders.remove(name)
         parts = [part for name in sorted(names) if (part := _file(root, place + name, report, follow_links))]
         for shard in [part for part in parts if part.suffix == "tar"]:
             yield from _shard(root, shard, report)
         yield from _group(place, [part for part in parts if part.suffix != "tar"], report)
 
 
-def _file(root, path, report, follow_links):
+def _left_out(name: str) -> str | None:
+    """Why a file, a folder or a part of a member's path is left out for its name; None: it is not."""
+    return "hidden" if name.startswith(".") else "litter" if name in LITTER_NAMES else None
+
+
+def _file(root: str, path: str, report: Report, follow_links: bool) -> Part | None:
     name, place = path.rpartition("/")[2], path
-    if name.startswith("."):
-        report.add("hidden", path)
+    if reason := _left_out(name):
+        report.add(reason, path)
         return None
     try:
         if os.path.islink(os.path.join(root, path)):
@@ -133,7 +143,7 @@ def _file(root, path, report, follow_links):
                 report.add("link out of the folder (see --follow-links)", path)
                 return None
             if not follow_links and any(piece.startswith(".") for piece in place.split("/")):
-                report.add("link to what is hidden (see --follow-links)", path)
+                report.add("link to a hidden file (see --follow-links)", path)
                 return None
         state = os.lstat(os.path.join(root, place))
     except OSError as error:
@@ -145,9 +155,9 @@ def _file(root, path, report, follow_links):
     return Part(name, path, place, state.st_mtime_ns, None, 0, state.st_size)
 
 
-def _shard(root, shard, report):
-    """Entries of a tar file. Names below a folder belong together there as on disk."""
-    folders = defaultdict(dict)
+def _shard(root: str, shard: Part, report: Report) -> Iterator[Entry]:
+    """Entries of a tar file. Its members are grouped by folder, as files on disk are."""
+    folders: defaultdict[str, dict[str, Part]] = defaultdict(dict)
     try:
         with (
             open(open_place(root, shard.place)[0], "rb") as file,
@@ -157,8 +167,8 @@ def _shard(root, shard, report):
                 pieces = [piece for piece in member.name.split("/") if piece not in ("", ".")]
                 if not pieces or not member.isreg() or member.issparse():
                     continue
-                if any(piece.startswith(".") or piece in ("__MACOSX", "__meta__") for piece in pieces):
-                    report.add("hidden", f"{shard.path}/{member.name}")
+                if reason := next(filter(None, map(_left_out, pieces)), None):
+                    report.add(reason, f"{shard.path}/{member.name}")
                 elif not 0 <= member.size <= shard.size - member.offset_data:
                     report.add("shard is cut short", shard.path)
                 else:
@@ -166,17 +176,17 @@ def _shard(root, shard, report):
                     where = (member.name, member.offset_data, member.size)
                     part = Part(pieces[-1], shard.path, shard.place, shard.stamp, *where)
                     folders[place][part.name] = part
-                archive.members.clear()  # else it keeps them all
-    except Exception as error:  # tarfile raises much over a broken file: RecursionError, OverflowError
+                archive.members.clear()  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
+    except Exception as error:  # for a broken file tarfile also raises RecursionError, OverflowError and others
         report.add(f"shard cannot be read: {error}", shard.path)
     for place, parts in folders.items():
         yield from _group(place, list(parts.values()), report)
 
 
-def _group(place, parts, report):
-    """Entries of one folder's files: each goes to the image with the shortest name that its own begins with."""
+def _group(place: str, parts: list[Part], report: Report) -> Iterator[Entry]:
+    """Entries of one folder's files. A file belongs to the image with the shortest name that its own name begins with."""
     stems = {part.name.rpartition(".")[0] for part in parts if part.suffix in IMAGES and "." in part.name}
-    owned = defaultdict(dict)
+    owned: defaultdict[str, dict[str, Part]] = defaultdict(dict)
     for part in parts:
         beginnings = accumulate(part.name.split(".")[:-1], "{}.{}".format)
         owner = next((stem for stem in beginnings if stem in stems), None)
@@ -188,5 +198,5 @@ def _group(place, parts, report):
         images = {field: part for field, part in fields.items() if field.lower() in IMAGES}
         sidecars = {field: part for field, part in fields.items() if field not in images}
         for field, image in images.items():
-            # a.jpg and a.png side by side are two images, which share what else there is
+            # a.jpg and a.png in the same folder are two images, which share the sidecar files
             yield Entry(f"{place}{stem}" if len(images) == 1 else f"{place}{stem}.{field}", image, sidecars)

@@ -1,7 +1,12 @@
-"""Which names, of files, folders and members of archives, are those of images, and which are litter that no collection is made of."""
+"""The names that mark files, folders and archive members as images, or as litter that does not belong to a dataset."""
+
+import os
 
 from datago.sources._folder import IMAGES
 
-__all__ = ["IMAGES", "LITTER"]
+__all__ = ["IMAGES", "LITTER", "LITTER_NAMES"]
 
+# Folders that archivers, file systems and storage boxes leave behind. They contain thumbnails, copies and deleted files.
 LITTER = frozenset((b"__MACOSX", b"@eaDir", b"@Recycle", b"#recycle", b"$RECYCLE.BIN", b"System Volume Information", b"lost+found"))
+# All names of litter, which an archive member must not have in its path. Hidden names, which begin with a dot, are not among them.
+LITTER_NAMES = frozenset(("Thumbs.db", "__meta__")).union(map(os.fsdecode, LITTER))

@@ -1,6 +1,6 @@
-"""Whether a source keeps what datago/sources/protocol.py promises: tests that every source of ours passes, and that yours should.
+"""Tests whether a source keeps the rules of datago/sources/protocol.py. All sources of datago pass them, and your own should too.
 
-Derive from `Conformance`, say how a config of your source is made, and let pytest (or anything else that calls the methods test_…) run it:
+Derive a class from `Conformance` that makes configs of your source, and run it with pytest, or anything else that calls its test methods:
 
     class TestMySource(Conformance):
         size = 20
@@ -8,7 +8,7 @@ Derive from `Conformance`, say how a config of your source is made, and let pyte
         def config(self):
             return {"source_type": "mine", "source_config": {"where": "/data/twenty-pictures"}}
 
-The tests need no pytest, and nothing of your source but what the protocol says. They set `rank` and `world_size` in the source_config
+The tests need no pytest, and use only what the protocol defines. They set `rank` and `world_size` in the source_config
 that `config` gives, and `seed`, `epoch`, `ordered` and `uneven` beside it.
 """
 

@@ -1,29 +1,40 @@
-"""What the tests of datago.testing are given, and how they read from it: sources alone, and by a client."""
+"""The base class of the tests of datago.testing: it makes configs of a source, and reads its samples, alone and by a client."""
 
 import json
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from datago import config as configuration
 from datago.checkpoint import resume
 from datago.client import DatagoClient
 from datago.engine._progress import Progress
-from datago.engine._sample import Failure
-from datago.sources import open_source, section, source_type
+from datago.engine._sample import Entry, Failure
+from datago.sources import SourceType, open_source, section, source_type
 
-PATIENCE = 60  # seconds after which something hangs; nothing is measured by them
+PATIENCE = 60  # seconds after which a test takes what it waits for as hanging; no test measures time
+Item = tuple[bytes, int] | Entry | Failure
+T = TypeVar("T")
 
 
 class Opened:
-    """A Source alone, opened, without a client: its `entries` are handed out as a test wants.
+    """A Source that is opened without a client, so that a test decides which entries are handed out.
 
     Args:
         config: a dict, as for DatagoClient.
         state: a state dict to go on from, or None.
-        worker, workers: which of the rank's processes this is, of how many.
+        worker: the number of this process among the processes of its rank.
+        workers: how many processes the rank has.
     """
 
-    def __init__(self, config, state=None, worker=0, workers=1):
+    def __init__(
+        self,
+        config: dict[str, Any],
+        state: dict[str, Any] | list[dict[str, Any]] | None = None,
+        worker: int = 0,
+        workers: int = 1,
+    ) -> None:
         self._config = configuration.parse(config)
         self._run = (
             resume.resume(state, self._config, worker, workers)
@@ -37,45 +48,46 @@ class Opened:
         self.source.open()
         self.batches = self.source.batches()
 
-    def take(self, most=None):
-        """The next entries: at least `most`, if there are so many; or all that are left."""
-        found = []
+    def take(self, least: int | None = None) -> list[Item]:
+        """The next entries: at least `least`, if so many are left; None: all that are left."""
+        found: list[Item] = []
         for batch in self.batches:
             found += batch
-            if most is not None and len(found) >= most:
+            if least is not None and len(found) >= least:
                 break
         return found
 
-    def hand_out(self, entries):
-        """What the worker threads and the reader do for each of them."""
+    def hand_out(self, entries: Iterable[Item]) -> None:
+        """Marks entries as handed out, as the worker threads and the reader do."""
         for entry in entries:
             self._progress.add(position(entry), position(entry) + 1)
             self._delivered += not isinstance(entry, Failure)
 
-    def state(self):
-        """The state dict of this moment, by way of JSON."""
-        return json.loads(json.dumps(self._run.state(self._config, self._delivered, self.source.state())))
+    def state(self) -> dict[str, Any]:
+        """The current state dict, converted to JSON and back."""
+        state: dict[str, Any] = json.loads(json.dumps(self._run.state(self._config, self._delivered, self.source.state())))
+        return state
 
-    def name(self, entry):
-        """What tells one entry from another, in every pass."""
+    def name(self, entry: Item) -> Any:
+        """A name that identifies an entry in every pass."""
         if isinstance(entry, tuple):
             return entry[0][self.source.base :]
         return entry.name if isinstance(entry, Failure) else f"{entry.source}:{entry.id}"
 
-    def names(self, most=None):
-        return [self.name(entry) for entry in self.take(most)]
+    def names(self, least: int | None = None) -> list[Any]:
+        return [self.name(entry) for entry in self.take(least)]
 
 
-def position(entry):
+def position(entry: Item) -> int:
     """The position of an entry of any kind."""
     return entry[1] if isinstance(entry, tuple) else entry.position
 
 
-def within_patience(work):
-    """What the function `work` gives, run in a thread of its own; AssertionError where it hangs, whatever it raised where it did."""
-    outcome = {}
+def within_patience(work: Callable[[], T]) -> T:
+    """Calls the function `work` in a thread of its own. Returns its result or raises its exception; AssertionError if it hangs."""
+    outcome: dict[str, Any] = {}
 
-    def run():
+    def run() -> None:
         try:
             outcome["value"] = work()
         except BaseException as error:
@@ -84,52 +96,56 @@ def within_patience(work):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(PATIENCE)
-    assert not thread.is_alive(), "it hangs"
+    assert not thread.is_alive(), f"it hangs: no result after {PATIENCE} s"
     if "error" in outcome:
         raise outcome["error"]
-    return outcome["value"]
+    value: T = outcome["value"]
+    return value
 
 
 class Given:
-    """The source that is tested."""
+    """The source under test."""
 
     size: int
-    """How many samples `config` has; at least 12. None of them fails."""
+    """The number of samples of `config`; at least 12. None of them fails."""
 
     one_order: bool = True
-    """Whether a seed decides the whole order where `ordered` is set, and other epochs have others."""
+    """Whether with `ordered` a seed and an epoch determine the order, and other epochs have other orders."""
 
     def config(self) -> dict[str, Any]:
         """A config of the source: a new dict each time."""
         raise NotImplementedError
 
     def broken(self) -> tuple[dict[str, Any], int] | None:
-        """A config of which some samples fail, and how many of them; None: this source's samples cannot."""
+        """A config with some samples that fail, and their number; None: the samples of this source cannot fail."""
         return None
 
-    def changed(self, source=(), **top):
+    def changed(self, source: Mapping[str, Any] | None = None, **top: Any) -> dict[str, Any]:
+        """`config` with other values: `source` for keys of its source_config, `top` for its own keys."""
         config = self.config()
-        return {**config, **top, "source_config": {**config["source_config"], **dict(source)}}
+        return {**config, **top, "source_config": {**config["source_config"], **(source or {})}}
 
-    def on_ranks(self, world_size, **top):
+    def on_ranks(self, world_size: int, **top: Any) -> list[dict[str, Any]]:
+        """The config of each rank."""
         return [self.changed({"rank": rank, "world_size": world_size}, **top) for rank in range(world_size)]
 
     @property
-    def kind(self):
+    def kind(self) -> SourceType:
         return source_type(self.config()["source_type"])
 
-    def seeded(self):
-        """What makes a pass come in an order that is shuffled, where the source can have one, and the same each time."""
+    def seeded(self) -> dict[str, Any]:
+        """Keys of a config whose order is the same in each pass, and shuffled if a seed determines the whole order."""
         return {"seed": 5, "ordered": True} if self.one_order else {"ordered": True}
 
-    def _settings(self, rank, world_size, progress=None):
+    def _settings(self, rank: int, world_size: int, progress: Progress | None = None) -> SimpleNamespace:
         config = configuration.parse(self.changed({"rank": rank, "world_size": world_size}))
         run = resume.begin(config, config.epoch)
         run.draw()
-        return section(config, run, progress)
+        settings: SimpleNamespace = section(config, run, progress)
+        return settings
 
-    def _delivered(self, config, failed=0):
-        """The ids that a client gives; its accounts are checked."""
+    def _delivered(self, config: dict[str, Any], failed: int = 0) -> list[str]:
+        """The ids of the samples that a client delivers. The client's statistics are checked."""
         with DatagoClient(config) as client:
             found = []
             while (sample := client.get_sample(timeout=PATIENCE)) is not None:

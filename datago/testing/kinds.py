@@ -1,4 +1,4 @@
-"""Tests of a SourceType: what is said and counted before anything is read."""
+"""Tests of a SourceType: its description of a config, and what it counts without reading samples."""
 
 import json
 
@@ -9,22 +9,22 @@ from datago.testing.given import Given, within_patience
 
 
 class KindTests(Given):
-    def test_defaults_are_allowed(self):
+    def test_defaults_are_allowed(self) -> None:
         for key, ((check, wanted), default) in self.kind.keys.items():
             assert default is None or default is REQUIRED or check(default), f"{key}: its default is {default!r}, wanted {wanted}"
 
-    def test_the_order_is_settled(self):
-        for top in ({}, {"seed": 1} if self.one_order else {}):
-            assert isinstance(configuration.parse(self.changed(**top)).source_config.random_sampling, bool)
+    def test_the_order_is_settled(self) -> None:
+        for config in (self.config(), self.changed(seed=1) if self.one_order else self.config()):
+            assert isinstance(configuration.parse(config).source_config.random_sampling, bool)
 
-    def test_it_is_described(self):
+    def test_it_is_described(self) -> None:
         lines = self.kind.describe(configuration.parse(self.config()))
         assert lines and all(isinstance(line, str) and line.strip() for line in lines)
 
-    def test_what_it_does_not_read_is_not_recognised(self):
+    def test_what_it_does_not_read_is_not_recognised(self) -> None:
         assert self.kind.recognise("/nowhere/there is nothing") is None
 
-    def test_the_survey_counts_what_comes(self):
+    def test_the_survey_counts_what_comes(self) -> None:
         for world_size in (1, 2):
             config = configuration.parse(self.changed({"rank": 0, "world_size": world_size}))
 
@@ -34,6 +34,6 @@ class KindTests(Given):
             assert None in counts or sum(counts) == self.size
             json.dumps([survey.found, survey.ranks, survey.warnings])
 
-    def test_it_can_be_enumerated(self):
+    def test_it_can_be_enumerated(self) -> None:
         count = within_patience(lambda: sum(self.kind.enumerate(self._settings(0, 1, Progress()))))
         assert count == self.size if self.kind.listed == "samples" else count > 0

@@ -1,11 +1,14 @@
 """`datago bench` and `datago check`, as their users start them; test_serve.py has `serve`."""
 
+import contextlib
 import functools
 import http.server
 import importlib.metadata
+import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tarfile
@@ -17,6 +20,7 @@ from conftest import jpeg
 from serving import TOKEN, make_album, serve
 
 import datago as datago_module
+from datago.cli import main
 from datago.cli.bench import STAGES, bottleneck
 
 CROP = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
@@ -37,11 +41,15 @@ def datago(*arguments, status=0, **environment):
 
 
 def check(config, *options, tmp_path, **environment):
-    """What `check --json` says of a config."""
+    """The output of `check --json` for a config. It runs in this process, since starting one takes far longer than the check."""
     (tmp_path / "config.json").write_text(json.dumps(config))
-    out, err = datago("check", tmp_path / "config.json", "--json", *options, **environment)
-    assert err == "" and out.count("\n") == 1
-    return json.loads(out)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        assert main(["check", str(tmp_path / "config.json"), "--json", *map(str, options)]) == 0
+    assert err.getvalue() == "" and out.getvalue().count("\n") == 1
+    return json.loads(out.getvalue())
 
 
 @pytest.fixture
@@ -164,7 +172,13 @@ def test_shards_behind_urls_are_looked_at(shards, tmp_path):
 def test_versions():
     out, err = datago("--version")
     version = importlib.metadata.version("datago")
-    assert err == "" and out.count("\n") == 1 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
+    assert err == "" and out.count("\n") == 2 and out.startswith(f"datago {version} (") and f" numpy {numpy.__version__}" in out
+    libraries = dict(re.findall(r"([\w-]+)[ /]([0-9][\w.]*)", out.splitlines()[1]))
+    names = {"libjpeg-turbo": "libjpeg", "libwebp": "libwebp", "zlib": "zlib", "libdeflate": "libdeflate", "libcurl": "libcurl"}
+    found = {name: subprocess.run(["pkg-config", "--modversion", wanted], capture_output=True, text=True) for name, wanted in names.items()}
+    for name, done in found.items():
+        assert name in libraries, out
+        assert done.returncode or libraries[name] == done.stdout.strip(), name
     script = (
         "import sys, datago; known = [*sys.modules]; print(datago.__version__, 'importlib.metadata' in known, '__version__' in dir(datago))"
     )
@@ -216,7 +230,7 @@ def test_one_line_and_status_1(text, said, tmp_path):
         ("--seconds", "nan", "argument --seconds: got 'nan', wanted a number above 0"),
         ("--seconds", "0", "argument --seconds: got '0', wanted a number above 0"),
         ("--image-config", "{x", "argument --image-config: not JSON: Expecting property name"),
-        ("--compare", "dali", "argument --compare: got 'dali', wanted torch, webdataset, or both with a comma"),
+        ("--compare", "dali", "argument --compare: got 'dali', wanted torch, webdataset, or both separated by a comma"),
     ],
 )
 def test_options_say_what_they_want(folder, option, value, said):

@@ -16,7 +16,7 @@ from conftest import jpeg, read
 from faulty import Faulty, answer, cut
 from test_db_faults import KEY, config, drain, page, record, serving
 
-from datago import DatagoBatchDataset, DatagoClient, SourceError
+from datago import DatagoBatchDataset, DatagoClient, SampleError, SourceError
 from datago import config as configuration
 from datago.sources.db import filters as filters_
 from datago.sources.db.draws import Draws
@@ -440,3 +440,16 @@ def test_urls_and_agents_that_cannot_be_used():
         with pytest.raises(SourceError, match=key) as caught:
             DatagoClient({"source_config": source}).start()
         assert "SECRET" not in str(caught.value)
+
+
+def test_an_id_that_is_a_url_shows_no_credentials(caplog):
+    secret = "http://user:pa55@pictures.invalid/a.jpg?Signature=S1GNED"
+    bad = {**record("x"), "id": secret, "duplicate_state": "x"}
+    with serving([page(bad)]) as server, caplog.at_level(logging.ERROR):
+        failures = []
+        _, error = drain(DatagoClient(config(server, on_error=failures.append)))
+        with pytest.raises(SampleError) as raised:
+            DatagoClient(config(server, on_error="raise")).get_sample(timeout=20)
+    assert [failure.name for failure in failures] == [secret]
+    shown = f"{error} {raised.value} {caplog.text}"
+    assert "http://pictures.invalid/a.jpg?…" in shown and "pa55" not in shown and "S1GNED" not in shown

@@ -161,7 +161,7 @@ def test_cell(cell, runs):
 def test_an_epoch_that_delivers_nothing_is_an_error(column, tmp_path):
     (tmp_path / "x").mkdir()
     result = streamed(column, tmp_path / "x", dict.fromkeys(FILES, JUNK))
-    assert result["error"].startswith("SourceValueError: none of the 12 items of the source gave a sample; the last: ")
+    assert result["error"].startswith("SourceValueError: none of the 12 items of the source gave a sample: 12 of 12 items failed (")
     assert result["stats"]["failures"] == {"unsupported": 12} and result["stats"]["seen"] == 12
 
 

@@ -215,6 +215,7 @@ def test_waits_double_up_to_a_bound():
     assert [round(backoff_s(attempt, 0), 6) for attempt in (1, 2, 255)] == [0.1, 0.2, 10]
 
 
+@pytest.mark.network
 @each
 @pytest.mark.parametrize("value", [lambda: "1", lambda: " 1 ", lambda: formatdate(time.time() + 2, usegmt=True)])
 def test_retry_after_is_waited_for(ask, value):

@@ -6,16 +6,11 @@ import subprocess
 from urllib.parse import urlencode
 
 import pytest
-from serving import COUNT, TOKEN, fetch, make_album, new_database, numbers, postgres_url, serve  # noqa: F401
+from serving import COUNT, TOKEN, album, fetch, new_database, numbers, postgres_url, serve  # noqa: F401
 
 from datago.server import partition
 
 pytestmark = pytest.mark.network
-
-
-@pytest.fixture(scope="module")
-def album(tmp_path_factory):
-    return make_album(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module", params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

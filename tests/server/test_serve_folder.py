@@ -9,6 +9,7 @@ import tarfile
 from urllib.parse import urlsplit
 
 import pytest
+from conftest import read
 from serving import fetch, new_database, picture, postgres_url, serve  # noqa: F401
 
 pytestmark = pytest.mark.network
@@ -61,7 +62,7 @@ def test_ids_that_move(tmp_path, database):
     (tmp_path / "root/z.json").write_text('{"id": "two"}')
     with serve(tmp_path / "root", *database) as server:
         assert server.ids() == ["one", "two"] and "/m.jpg" in server.image("two")["image_direct_url"]
-    assert "id is taken, image passed over: 1 (first: z.jpg: two is that of m.jpg)" in server.log
+    assert "image left out, because another one has its id: 1 (first: z.jpg: two is the id of m.jpg)" in server.log
 
 
 @pytest.mark.parametrize("style", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -97,6 +98,27 @@ def test_shards(tmp_path, style):
         (root / "s1.tar").write_bytes(b"")
         assert fetch(server.ask(cursor=ids[-2])[1]["results"][0]["image_direct_url"])[0] == 404
     assert "no.tar" in server.log and "hidden: " in server.log
+
+
+def test_litter_is_left_out_as_by_the_sources(tmp_path):
+    """On disk and in shards, the server serves the images that the sources find, and no others."""
+    root = tmp_path / "root"
+    names = ["a.jpg", "b/c.jpg", "@eaDir/a.jpg", "b/__MACOSX/c.jpg", "lost+found/1.jpg", "$RECYCLE.BIN/2.jpg", ".DS_Store", "Thumbs.db"]
+    for name in names:
+        picture(root / name) if name.endswith(".jpg") else (root / name).write_bytes(b"x")
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        for name in names:
+            archive.add(root / name, name)
+    (tmp_path / "s.tar").rename(root / "s.tar")
+    files = {"source_type": "file", "source_config": {"root_path": str(root)}}
+    shards = {"source_type": "webdataset", "source_config": {"url": str(root / "s.tar")}}
+    assert {os.path.relpath(sample.id, root) for sample in read(files)[0]} == {"a.jpg", "b/c.jpg"}
+    assert len(read(shards)[0]) == 2
+    with serve(root) as server:
+        locations = {image["image_direct_url"].partition("&Expires")[0].partition("?Expires")[0] for image in server.ask()[1]["results"]}
+        assert {location.removeprefix(server.media_url) for location in locations if "?name=" not in location} == {"a.jpg", "b/c.jpg"}
+        assert server.images == 4
+    assert "litter: 10 (first: " in server.log and "hidden: 2 (first: " in server.log
 
 
 def test_links_that_lead_out(tmp_path):
@@ -176,7 +198,7 @@ def test_hostile_folder(tmp_path, database):
         "not a file",
         "link to a folder",
         "file cannot be read",
-        "id is not what",
+        "id is invalid",
         "belongs to no image",
     ):
         assert reason in server.log
@@ -216,9 +238,9 @@ def test_hostile_values(tmp_path, database):
             assert fetch(image["image_direct_url"])[0] == 200
     for reason in (
         "json cannot be read (ValueError): 2",
-        "tags is not what",
+        "tags is invalid",
         "name of an attribute is too long",
-        "coca_embedding is not",
-        "datasets is not what",
+        "coca_embedding is invalid",
+        "datasets is invalid",
     ):
         assert reason in server.log, reason

@@ -12,24 +12,13 @@ import time
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
-from serving import TOKEN, fetch, make_album, serve
+from serving import TOKEN, album, fetch, serve, server  # noqa: F401
 
 from datago.server import limits
 
 pytestmark = pytest.mark.network
 
 MB = 2**20
-
-
-@pytest.fixture(scope="module")
-def album(tmp_path_factory):
-    return make_album(tmp_path_factory.mktemp("images"))
-
-
-@pytest.fixture(scope="module")
-def server(album):
-    with serve(album) as server:
-        yield server
 
 
 def connect(url, timeout=30):

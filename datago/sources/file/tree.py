@@ -14,7 +14,6 @@ from datago.sources._folder import Folder
 from datago.sources.names import IMAGES, LITTER
 
 BATCH = 512  # paths that a walk gives at once
-# Folders that archivers, file systems and storage boxes leave behind. What lies in them are thumbnails, copies and deleted files.
 
 
 class Tree:

@@ -5,8 +5,7 @@ import os
 from collections import deque
 
 from datago.engine._sample import Entry, Failure
-from datago.sources.names import IMAGES
-from datago.sources.names import LITTER as FOLDERS
+from datago.sources.names import IMAGES, LITTER_NAMES
 from datago.sources.webdataset._tar import TarError, TarReader
 from datago.sources.webdataset.inflate import ShardError, decompressed
 
@@ -16,7 +15,6 @@ MEMBERS_MOST = 4096  # of a sample
 NAME_MOST = 4096  # bytes of a name, as of a path
 ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
-LITTER = {"Thumbs.db", "__meta__"}.union(map(os.fsdecode, FOLDERS))
 
 
 def split_name(name):
@@ -26,7 +24,7 @@ def split_name(name):
     """
     name = name.removeprefix("./")
     folder, slash, base = name.rpartition("/")
-    if base.startswith(".") or not LITTER.isdisjoint(name.split("/")):
+    if base.startswith(".") or not LITTER_NAMES.isdisjoint(name.split("/")):
         return None, "litter"
     stem, _, field = base.partition(".")
     if not field.rpartition(".")[2]:
