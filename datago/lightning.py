@@ -3,8 +3,8 @@
     data = datago.lightning.DataModule(DatagoBatchDataset(config, batch_size=64), workers=2)
     trainer.fit(model, data, ckpt_path="last.ckpt")
 
-`trainer.fit(model, dataset)` does the same where no workers are wanted: both are read by the Trainer as they are, begin another epoch each
-time, and store in its checkpoints the state of all ranks, as of the last batch that was trained on. `import datago` does not load this module.
+`trainer.fit(model, dataset)` does the same where no workers are wanted: the Trainer reads both as they are. Each pass is another epoch, and
+what goes into its checkpoints is the state of all ranks, as of the last batch that was trained on. `import datago` does not load it.
 """
 
 import sys

@@ -6,6 +6,7 @@ from typing import Any
 from datago.checkpoint.gather import gather_state
 from datago.checkpoint.keeper import Keeper
 from datago.checkpoint.state import checked
+from datago.client import DatagoClient
 from datago.errors import SourceError
 from datago.order import ranks
 from datago.trainers import FitLoop, accelerate_reader, refuse_second_split
@@ -14,6 +15,8 @@ from datago.trainers import FitLoop, accelerate_reader, refuse_second_split
 class Resumable:
     """The part of DatagoIterDataset that has epochs and states."""
 
+    _client: DatagoClient
+
     def _make_resumable(self, epoch, with_state):
         self._with_state = with_state
         self._epoch = epoch  # a list or tensor of one integer, that workers see
@@ -21,6 +24,7 @@ class Resumable:
         self._running = None  # the client of the pass under way, or of the last one
         self._keeper, self._kept = Keeper(), False  # what the loop is done with, and whether it says so
         self._fit_loop = None  # Lightning's, where it reads this pass
+        self._length_fails = False  # of the epoch that it goes on with
         self._lightning_epoch = self._epoch_now()  # set for it last: who sets another one sees to the epochs
         self._tensors_only = False  # accelerate puts the batches together and sends parts of them to other processes
 
@@ -30,13 +34,17 @@ class Resumable:
     def _follow(self, fit_loop):
         """A pass of Lightning's training begins, or of nobody's that is known (None): each is another epoch, but what was loaded."""
         self._fit_loop = fit_loop
+        self._length_fails = self._length_fails and self._states is not None
         if fit_loop is not None and self._states is None and self._epoch_now() == self._lightning_epoch:
             self._lightning_epoch = self._client.config.epoch + fit_loop.epochs()
             self.set_epoch(self._lightning_epoch)
 
     def _check_length(self, fit_loop, workers, batch_size):
         """Raises TypeError where Lightning's loop would take a length for what it is not."""
-        if fit_loop is not None and not fit_loop.length_holds(self._world_size(), workers, batch_size):
+        if fit_loop is None:
+            return
+        self._length_fails = self._length_fails or not fit_loop.length_holds(self._world_size(), workers, batch_size)
+        if self._length_fails:
             raise TypeError("the number of batches is not known: this epoch was begun with another number of ranks, or with other batches")
 
     def _world_size(self):
@@ -61,7 +69,9 @@ class Resumable:
             config = self._client.config
             refuse_second_split(reader, self._world_size(), config.ordered and config.seed is not None)
             if self._states is not None and self._states[0]["epoch"] != epoch:
-                raise ValueError(f"epoch: accelerate's loader begins {epoch}, the state is of {self._states[0]['epoch']}: call its set_epoch")
+                raise ValueError(
+                    f"epoch: accelerate's loader begins {epoch}, the state is of {self._states[0]['epoch']}: call its set_epoch"
+                )
             self._tensors_only = reader == "DataLoaderDispatcher"
         self._client.set_epoch(epoch)
         if epoch != self._epoch_now():

@@ -15,7 +15,7 @@ from datago.labels import labelled
 from datago.losses import Losses
 from datago.net.cancel import Stopped
 from datago.sources import open_source
-from datago.stats import FAILURES_KEPT, no_counts, summary
+from datago.stats import no_counts, summary
 from datago.threads import new_lock, start_thread
 
 log = logging.getLogger("datago")

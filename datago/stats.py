@@ -1,6 +1,6 @@
 """What stats() says: where every item went, and which side the others wait for."""
 
-FAILURES_KEPT = 16  # in last_failures
+from datago.losses import FAILURES_KEPT
 
 
 def no_counts():

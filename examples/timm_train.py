@@ -17,7 +17,7 @@ import datago
 
 
 class Loader:
-    """What timm's loop takes in place of what create_loader gives: pairs of input and target, a length, and a sampler that has the epoch."""
+    """What timm's loop takes in place of what create_loader gives: input and target, a length, a sampler that has the epoch."""
 
     mixup_enabled = False  # True where a loader itself mixes, which ends after --mixup-off-epoch
 

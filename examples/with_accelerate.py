@@ -2,7 +2,8 @@
 
     accelerate launch --cpu --num_processes 2 examples/with_accelerate.py PICTURES CHECKPOINT
 
-PICTURES is a folder of images, CHECKPOINT one for what is saved. (Its name is not accelerate.py, as Python would take that for the package.)
+PICTURES is a folder of images, CHECKPOINT one for what is saved.
+This file is not called accelerate.py, as Python would take it for the package.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
     python examples/with_lightning.py PICTURES CHECKPOINTS --devices 2 --workers 1
 
-PICTURES is a folder of images, CHECKPOINTS one for what is saved. (Its name is not lightning.py, as Python would take that for the package.)
+PICTURES is a folder of images, CHECKPOINTS one for what is saved.
+This file is not called lightning.py, as Python would take it for the package.
 """
 
 import argparse

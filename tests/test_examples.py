@@ -11,6 +11,7 @@ from training import EXAMPLES, finish, kill_at, launch, steps
 
 pytestmark = pytest.mark.slow
 
+
 @pytest.mark.timeout(240)
 def test_distributed_training_is_killed_and_goes_on(tmp_path):
     """159 pictures on 2 ranks, one picture broken; killed in mid-epoch; resumed on 4 ranks."""

@@ -70,7 +70,9 @@ def test_a_second_pass_of_an_epoch_begins_with_nothing_done(folder):
     assert dataset.state_dict()["delivered"] == 6
 
 
-@pytest.mark.parametrize("wrong", [None, {}, {"state": None}, {"state": []}, {"state": [{"workers": 1}, None]}, {"state": {"workers": "1"}}])
+@pytest.mark.parametrize(
+    "wrong", [None, {}, {"state": None}, {"state": []}, {"state": [{"workers": 1}, None]}, {"state": {"workers": "1"}}]
+)
 def test_what_has_no_state_is_refused(folder, wrong):
     with pytest.raises(ValueError, match="update: wanted a batch with the state"):
         DatagoIterDataset(config(folder)).update(wrong)
