@@ -133,6 +133,7 @@ setup(
         module("engine._sample"),
         module("engine._batch"),
         module("engine._buckets"),
+        module("engine._sizes"),
         module("engine._options"),
         module("engine._fallback"),
         module("engine._process"),

@@ -4,15 +4,18 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Real
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy
 
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._buckets import aspect_buckets
+from datago.engine._payload import ImagePayload
+from datago.engine._sample import SampleBatch
 from datago.labels import of_attribute, of_folder
+from datago.settings import BatchSettings, Settings
 from datago.sources import source_type
 from datago.trainers import FitLoop
 
@@ -88,20 +91,20 @@ class DatagoBatchDataset(DatagoIterDataset):
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         kind.check_images(settings)
-        image.image_to_rgb8 = True
         most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
-        settings.batch = SimpleNamespace(
-            size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels,
-            mean=_each("mean", mean, channels, 0.0), std=_each("std", std, channels, 1.0),
-            most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
-        )  # fmt: skip
-        check("std", std, 0 not in settings.batch.std, "nothing that is 0")
-        self.classes = None
+        means, deviations = _each("mean", mean, channels, 0.0), _each("std", std, channels, 1.0)
+        check("std", std, 0 not in deviations, "nothing that is 0")
+        self.classes: dict[str, int] | None = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
-        settings.batch.label = None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes)
+        self._batch = BatchSettings(
+            size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels, mean=means, std=deviations,
+            most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
+            label=None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes),
+        )  # fmt: skip
+        self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
 
-    def _made(self, batch):
+    def _made(self, batch: SampleBatch) -> dict[str, Any]:
         samples = batch.samples
         made = {
             "image": self._tensor(batch),
@@ -116,20 +119,20 @@ class DatagoBatchDataset(DatagoIterDataset):
         }
         return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
 
-    def _tensor(self, batch):
-        layout, channels = self._client.config.batch.layout, self._client.config.batch.channels
+    def _tensor(self, batch: SampleBatch) -> Any:
+        layout, channels = self._batch.layout, self._batch.channels
         shape = len(batch.samples), batch.height, batch.width, channels
         shape = shape if layout == "NHWC" else (shape[0], channels, *shape[1:3])
-        count, dtype = math.prod(shape), self._client.config.batch.dtype
+        count, dtype = math.prod(shape), self._batch.dtype
         if torch is None:
-            return numpy.frombuffer(batch.pixels, dtype, count).reshape(shape)
+            return numpy.frombuffer(memoryview(batch.pixels), dtype, count).reshape(shape)
         try:
             tensor = torch.frombuffer(batch.pixels, dtype=getattr(torch, dtype), count=count).reshape(shape)
         except (torch.OutOfMemoryError, SystemError):  # so it calls a failed allocation of the object itself
             raise MemoryError("no memory for a tensor") from None
         return tensor.pin_memory() if torch.cuda.is_available() and get_worker_info() is None else tensor
 
-    def _others(self, of_samples):
+    def _others(self, of_samples: Sequence[dict[str, ImagePayload]]) -> dict[str, Any]:
         """name → what each sample has under it."""
         found = {}
         for name in sorted({name for images in of_samples for name in images}):
@@ -138,14 +141,14 @@ class DatagoBatchDataset(DatagoIterDataset):
             found[name] = self._stacked(arrays) if len(kinds) == 1 else arrays
         return found
 
-    def _stacked(self, arrays):
+    def _stacked(self, arrays: list[Any]) -> Any:
         whole = numpy.stack(arrays)
-        if self._client.config.batch.layout == "NCHW":
+        if self._batch.layout == "NCHW":
             whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
         return whole if torch is None else torch.from_numpy(whole)
 
-    def _targets(self, batch):
-        if self._client.config.batch.label is None:
+    def _targets(self, batch: SampleBatch) -> Any:
+        if self._batch.label is None:
             return None
         return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
 
@@ -154,19 +157,19 @@ class DatagoBatchDataset(DatagoIterDataset):
         have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
         if self._client.config.image_config.random_resized_crop is None:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
-        size, drop = self._client.config.batch.size, self._client.config.batch.drop
+        size, drop = self._batch.size, self._batch.drop
         workers = asking_workers(sys._getframe(1))
         self._check_length(FitLoop.of(sys._getframe(1)), workers, size)
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
 
 
-def check(name, value, good, wanted):
+def check(name: str, value: object, good: object, wanted: str) -> None:
     if not good:
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
 
 
-def _share(settings, values, most_waiting):
+def _share(settings: Settings[Any], values: int, most_waiting: int | None) -> tuple[int, int]:
     """How many batches half of the memory_limit holds, and bytes of the largest; 0, 0 without a limit. `values`: bytes of one pixel in
     all pictures of a batch. Raises ValueError where all that may be open, and one that is handed out, do not fit in there."""
     limit, image = settings.memory_limit, settings.image_config
@@ -188,20 +191,20 @@ def _share(settings, values, most_waiting):
     return limit // 2 // largest, largest
 
 
-def _whole(value, least):
+def _whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _each(name, value, channels, default):
+def _each(name: str, value: Any, channels: int, default: float) -> tuple[float, ...]:
     """One number for each channel."""
     value = default if value is None else value
     values = [value] * channels if isinstance(value, Real) else list(value) if isinstance(value, Iterable) else []
     good = len(values) == channels and all(map(_finite, values))
     check(name, value, good, f"a finite number, or {channels} of them")
-    return [float(one) for one in values]
+    return tuple(float(one) for one in values)
 
 
-def _finite(value):
+def _finite(value: Any) -> bool:
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer beyond every float

@@ -1,106 +1,187 @@
-"""Checks of a config's values: pairs of a predicate, and the words for what it wants."""
+"""Checks of values that others gave: of a config, and of a state dict."""
 
+import math
 import os
 import sys
+from collections.abc import Callable, Iterable
+from numbers import Real
+from typing import Any, NamedTuple
 
 MAX_INT = 2**63 - 1
 REQUIRED = object()  # the default of a key that must be given
 
 
-def integer(least, most=MAX_INT):
-    def check(value):
+class Check(NamedTuple):
+    """What a value has to be.
+
+    Attributes:
+        test: a predicate.
+        wanted: the words for what it wants; an object whose `str` these are.
+        schema: the JSON schema of the values that it allows, as far as a schema can say it: a value that the schema refuses, `test`
+            refuses too.
+    """
+
+    test: Callable[[Any], Any]
+    wanted: object
+    schema: dict[str, Any] = {}  # noqa: RUF012
+
+
+def integer(least: int, most: int = MAX_INT) -> Check:
+    def check(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return check, f"an integer of at least {least}" if most == MAX_INT else f"an integer from {least} to {most}"
+    wanted = f"an integer of at least {least}" if most == MAX_INT else f"an integer from {least} to {most}"
+    return Check(check, wanted, {"type": "integer", "minimum": least, "maximum": most})
 
 
-def number(above, most=sys.float_info.max):
-    def check(value):
+def number(above: float, most: float = sys.float_info.max) -> Check:
+    def check(value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most
 
-    return check, f"a number above {above}" + (f", at most {most}" if most < sys.float_info.max else "")
+    limit = {"maximum": most} if most < sys.float_info.max else {}
+    wanted = f"a number above {above}" + (f", at most {most}" if limit else "")
+    return Check(check, wanted, {"type": "number", "exclusiveMinimum": above, **limit})
 
 
-def choice(*names):
-    return (lambda value: value in names), "one of " + ", ".join(map(repr, names))
+def choice(*names: str) -> Check:
+    return Check(lambda value: value in names, "one of " + ", ".join(map(repr, names)), {"enum": list(names)})
 
 
 class _OneOf:
-    def __init__(self, names):
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
         self._names = names
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "one of " + ", ".join(map(repr, self._names()))
 
 
-def one_of(names):
+def one_of(names: Callable[[], Iterable[str]]) -> Check:
     """A choice among what the function `names` gives when it is asked."""
-    return (lambda value: value in names()), _OneOf(names)
+    return Check(lambda value: value in names(), _OneOf(names), {"type": "string"})
 
 
-BOOL = (lambda value: isinstance(value, bool)), "true or false"
-TEXT = (lambda value: isinstance(value, str)), "a string"
-PATH = (lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value)), "a path"
-PROBABILITY = (lambda value: number(-1)[0](value) and 0 <= value <= 1), "a number from 0 to 1"
-COLOUR = (lambda value: _is_colour(value)), "a grey level from 0 to 255, or three of them: [red, green, blue]"
-TEXTS = (lambda value: isinstance(value, list | tuple) and all(map(TEXT[0], value))), "a list of strings"
-URLS = (lambda value: PATH[0](value) or bool(value) and TEXTS[0](value) and all(value)), "a url, a path or a list of them"
-OBJECT = (lambda value: isinstance(value, dict)), "an object"
-YES_OR_NO = (lambda value: isinstance(value, bool) or value in ("", "true", "false")), "true or false"
-RANK = (lambda value: value == "auto" or integer(0)[0](value)), 'an integer of at least 0, or "auto"'
-WORLD_SIZE = (lambda value: value == "auto" or integer(1)[0](value)), 'an integer of at least 1, or "auto"'
-POLICY = (lambda value: value in ("skip", "raise") or callable(value)), "one of 'skip', 'raise', or a function of the failure"
-FAILURES = (
-    (lambda value: integer(0)[0](value) or isinstance(value, float) and 0 <= value <= 1),
+def text(test: Callable[[Any], Any], wanted: str, pattern: str) -> Check:
+    """Text of a form. `pattern`: a regular expression that is found in all such texts, in the syntax that Python and ECMA 262 share."""
+    return Check(test, wanted, {"type": "string", "pattern": pattern})
+
+
+def either(wanted: object, *checks: Check) -> Check:
+    """What one of these allows."""
+    return Check(lambda value: any(check.test(value) for check in checks), wanted, {"anyOf": [check.schema for check in checks]})
+
+
+def pair(check: Check, wanted: str) -> Check:
+    return _several(2, check, wanted)
+
+
+def is_range(most: float = sys.float_info.max) -> Callable[[Any], bool]:
+    """A test for [least, most] of numbers above 0."""
+    ends = pair(number(0, most), "").test
+    return lambda value: ends(value) and value[0] <= value[1]
+
+
+def _several(count: int, check: Check, wanted: str) -> Check:
+    def test(value: Any) -> bool:
+        return isinstance(value, list | tuple) and len(value) == count and all(map(check.test, value))
+
+    return Check(test, wanted, {"type": "array", "items": check.schema, "minItems": count, "maxItems": count})
+
+
+BOOL = Check(lambda value: isinstance(value, bool), "true or false", {"type": "boolean"})
+TEXT = Check(lambda value: isinstance(value, str), "a string", {"type": "string"})
+PATH = text(
+    lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value),
+    "a path",
+    "^[^\\u0000]+$",
+)
+PROBABILITY = Check(
+    lambda value: number(-1).test(value) and 0 <= value <= 1, "a number from 0 to 1", {"type": "number", "minimum": 0, "maximum": 1}
+)
+LEVEL = integer(0, 255)
+COLOUR = either("a grey level from 0 to 255, or three of them: [red, green, blue]", LEVEL, _several(3, LEVEL, ""))
+TEXTS = Check(
+    lambda value: isinstance(value, list | tuple) and all(map(TEXT.test, value)),
+    "a list of strings",
+    {"type": "array", "items": {"type": "string"}},
+)
+_SOME_TEXTS = Check(
+    lambda value: bool(value) and TEXTS.test(value) and all(value),
+    "",
+    {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+)
+URLS = either("a url, a path or a list of them", PATH, _SOME_TEXTS)
+OBJECT = Check(lambda value: isinstance(value, dict), "an object", {"type": "object"})
+YES_OR_NO = Check(
+    lambda value: isinstance(value, bool) or value in ("", "true", "false"), "true or false", {"enum": [True, False, "", "true", "false"]}
+)
+AUTO = choice("auto")
+RANK = either('an integer of at least 0, or "auto"', AUTO, integer(0))
+WORLD_SIZE = either('an integer of at least 1, or "auto"', AUTO, integer(1))
+POLICY = Check(
+    lambda value: value in ("skip", "raise") or callable(value),
+    "one of 'skip', 'raise', or a function of the failure",
+    {"enum": ["skip", "raise"]},  # JSON has no functions
+)
+FAILURES = either(
     "an integer of at least 0, or a fraction from 0.0 to 1.0",
+    integer(0),
+    Check(lambda value: isinstance(value, float) and 0 <= value <= 1, "", {"type": "number", "minimum": 0, "maximum": 1}),
 )
 SECONDS = number(0, 10**6)
-PERIOD = (lambda value: value == 0 or SECONDS[0](value)), "0, or " + SECONDS[1]
+PERIOD = Check(
+    lambda value: value == 0 or SECONDS.test(value), f"0, or {SECONDS.wanted}", {"type": "number", "minimum": 0, "maximum": 10**6}
+)
 UNEVEN = choice("keep", "drop", "pad")
 NATURAL = integer(0)
 CRC = integer(0, 2**32 - 1)
-UNIQUENESS = (lambda value: value == "none" or integer(-1, 2)[0](value)), 'an integer from -1 to 2, or "none"'
+UNIQUENESS = either('an integer from -1 to 2, or "none"', choice("none"), integer(-1, 2))
 
 
-def _is_colour(value):
-    level = integer(0, 255)[0]
-    return level(value) or isinstance(value, list | tuple) and len(value) == 3 and all(map(level, value))
-
-
-def is_pair(value, check):
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(check, value))
-
-
-def is_range(value):
-    return is_pair(value, number(0)[0]) and value[0] <= value[1]
-
-
-def ranges(most):
+def ranges(most: int) -> Check:
     """A set of numbers below `most`, as Progress.ranges gives it."""
 
-    def check(value):
+    def check(value: Any) -> bool:
         ends = [0]
         for pair in value if isinstance(value, list) else [None]:
-            if not isinstance(pair, list) or len(pair) != 2 or not all(map(integer(0, most)[0], pair)):
+            if not isinstance(pair, list) or len(pair) != 2 or not all(map(integer(0, most).test, pair)):
                 return False
             ends += pair
         return ends == sorted(ends) and all(begin < end for begin, end in value)
 
-    return check, "a list of [begin, end], in order"
+    return Check(check, "a list of [begin, end], in order")
 
 
-def list_of(length, *checks):
-    def check(value):
-        return isinstance(value, list) and len(value) == length and all(one[0](item) for one, item in zip(checks, value, strict=True))
+def list_of(length: int, *checks: Check) -> Check:
+    def check(value: Any) -> bool:
+        return isinstance(value, list) and len(value) == length and all(one.test(item) for one, item in zip(checks, value, strict=True))
 
-    return check, "[" + ", ".join(wanted for _, wanted in checks) + "]"
-
-
-def or_none(check):
-    return (lambda value: value is None or check[0](value)), f"{check[1]}, or null"
+    return Check(check, "[" + ", ".join(str(one.wanted) for one in checks) + "]")
 
 
-def require(good, where, value, wanted):
+def or_none(check: Check) -> Check:
+    return Check(lambda value: value is None or check.test(value), f"{check.wanted}, or null")
+
+
+def passes(check: Check, value: Any) -> bool:
+    """Whether a check allows a value. What it cannot look at, it does not allow."""
+    try:
+        return bool(check.test(value))
+    except (TypeError, ValueError):  # a numpy array is neither true nor false, a lone surrogate is in no path
+        return False
+
+
+def require(good: Any, where: str, value: Any, wanted: object) -> None:
     """Raises ValueError where what stands at `where` is not good."""
     if not good:
         raise ValueError(f"{where}: got {value!r:.80}, wanted {wanted}")
+
+
+def seconds(timeout: Any) -> float:
+    """A time-out as a float. Raises ValueError."""
+    try:
+        found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
+    except OverflowError:
+        found = math.nan
+    if math.isnan(found):
+        raise ValueError(f"timeout: got {timeout!r:.80}, wanted a number of seconds, or None")
+    return found

@@ -1,35 +1,23 @@
 """DatagoClient: one pass over a source after another. Signals, forks, order, and what to do with failures."""
 
-import copy
-import math
 import os
 from collections.abc import Iterator
-from numbers import Real
-from types import SimpleNamespace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Self, cast
 
 from datago import config as configuration
 from datago import metrics
 from datago.checkpoint import resume
+from datago.checks import NATURAL, integer, seconds
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure, Sample, SampleBatch
 from datago.errors import SourceError, sample_error
 from datago.order import ranks
 from datago.run import STOP_GRACE, Pass
+from datago.settings import Settings
 from datago.sources import open_source
 from datago.stats import no_counts, summary
 from datago.threads import OwnLock
-
-
-def seconds(timeout):
-    """A time-out as a float. Raises ValueError."""
-    try:
-        found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
-    except OverflowError:
-        found = math.nan
-    if math.isnan(found):
-        raise ValueError(f"timeout: got {timeout!r:.80}, wanted a number of seconds, or None")
-    return found
 
 
 class DatagoClient:
@@ -48,15 +36,17 @@ class DatagoClient:
 
     def __init__(self, config: dict[str, Any] | str | bytes) -> None:
         self._config = configuration.parse(config)
-        self._epoch, self._resumed = self._config.epoch, None
+        self._epoch = self._config.epoch
+        self._resumed: resume.Run | None = None
         self._worker = 0, 1
         self._reset()
 
-    def _reset(self):
+    def _reset(self) -> None:
         self._lock = OwnLock()  # held for a moment, and with it nothing is waited for: a finalizer in any thread may call stop()
         self._starting = OwnLock()  # held while a source opens, which may take long; taken before _lock
-        self._pass = self._hold = None
-        self._pid = None  # the process that started the pass: only there are its threads
+        self._pass: Pass | None = None
+        self._hold: object = None
+        self._pid: int | None = None  # the process that started the pass: only there are its threads
         self._ended = False
 
     # ---- lifetime ----
@@ -71,7 +61,7 @@ class DatagoClient:
         """
         self._start(again=True)
 
-    def _start(self, again):
+    def _start(self, again: bool) -> None:
         self._check_process()
         with self._starting():
             with self._lock():
@@ -98,18 +88,18 @@ class DatagoClient:
         self._check_process()
         self._end(STOP_GRACE)
 
-    def _end(self, grace):
+    def _end(self, grace: float) -> None:
         with self._lock():
             self._ended = True
             running = self._pass
         if running is not None:
             running.close(grace)
 
-    def _foreign(self):
+    def _foreign(self) -> bool:
         """Whether this is the forked child of a process that started the client."""
         return self._pass is not None and self._pid != os.getpid()
 
-    def _check_process(self):
+    def _check_process(self) -> None:
         if self._foreign():
             raise RuntimeError(
                 "this DatagoClient was started in another process, and its threads stayed there: make the client (or iterate the "
@@ -123,20 +113,19 @@ class DatagoClient:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         if self._pass is not None:
             raise TypeError("a DatagoClient that was started cannot be pickled: pickle it before, or pickle its config")
         return self._settings()
 
-    def _settings(self):
+    def _settings(self) -> dict[str, Any]:
         """What makes another client that reads the same. The ranks are settled: a new process may not know them."""
-        config = copy.copy(self._config)
-        config.source_config = copy.copy(config.source_config)
-        source = config.source_config
-        source.rank, source.world_size = ranks.resolve(source.rank, source.world_size)
+        source = self._config.source_config
+        rank, world_size = ranks.resolve(source.rank, source.world_size)
+        config = replace(self._config, source_config=replace(source, rank=rank, world_size=world_size))
         return {"_config": config, "_epoch": self._epoch, "_resumed": self._resumed, "_worker": self._worker}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._reset()
 
@@ -148,8 +137,8 @@ class DatagoClient:
         return self._epoch
 
     @property
-    def config(self) -> SimpleNamespace:
-        """The checked configuration, with its defaults: a namespace, to be read only."""
+    def config(self) -> Settings[Any]:
+        """The checked configuration, with its defaults: frozen dataclasses, whose attributes are the keys of docs/config.md."""
         return self._config
 
     def count(self) -> int | None:
@@ -163,7 +152,7 @@ class DatagoClient:
 
     def part(self, worker: int, workers: int) -> "DatagoClient":
         """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""
-        if not configuration.integer(1)[0](workers) or not configuration.integer(0, workers - 1)[0](worker):
+        if not integer(1).test(workers) or not integer(0, workers - 1).test(worker):
             raise ValueError(f"worker, workers: got {worker!r}, {workers!r}, wanted an integer, and one that is greater")
         client = DatagoClient.__new__(DatagoClient)
         client.__setstate__({**self._settings(), "_worker": (worker, workers)})
@@ -171,8 +160,8 @@ class DatagoClient:
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
-        if not configuration.TOP["epoch"][0][0](epoch):
-            raise ValueError(f"epoch: got {epoch!r}, wanted {configuration.TOP['epoch'][0][1]}")
+        if not NATURAL.test(epoch):
+            raise ValueError(f"epoch: got {epoch!r}, wanted {NATURAL.wanted}")
         self._check_process()
         with self._lock():
             self._epoch = epoch
@@ -210,7 +199,7 @@ class DatagoClient:
         with self._lock():
             self._resumed, self._epoch, self._pass, self._ended = run, run.epoch, None, False
 
-    def _next_run(self):
+    def _next_run(self) -> resume.Run:
         return self._resumed or resume.begin(self._config, self._epoch, *self._worker)
 
     # ---- reading ----
@@ -229,7 +218,7 @@ class DatagoClient:
             SourceError: the source died, or gave nothing at all, or more items failed than `max_failures` allows.
             SampleError: an item failed, and `on_error` is "raise"; the next call goes on behind it.
         """
-        return self._next(False, timeout)
+        return cast("Sample | None", self._next(False, timeout))
 
     def get_sample_auto_convert(self, timeout: float | None = None) -> dict[str, Any] | None:
         """As `get_sample`, but as a dict of plain Python values, images as PIL images (mode RGB for colour).
@@ -237,13 +226,13 @@ class DatagoClient:
         Keys: id, source, duplicate_state, attributes (a dict), tags, coca_embedding, latents, image, masks,
         additional_images. An image that the sample does not have is None.
         """
-        return self._next(True, timeout)
+        return cast("dict[str, Any] | None", self._next(True, timeout))
 
-    def _next(self, convert, timeout):
+    def _next(self, convert: bool, timeout: float | None) -> Any:
         if timeout is not None:
             timeout = seconds(timeout)
         running = self._pass
-        if running is None or running.pool is None or self._foreign():
+        if running is None or running.pool is None or running.pool.inherited:
             self._check_process()
             if not self._ended:
                 self._start(again=False)  # another reader's pass may have ended since
@@ -275,7 +264,7 @@ class DatagoClient:
             if self._config.on_error != "skip":
                 self._config.on_error(result)
 
-    def _finish(self, running):
+    def _finish(self, running: Pass) -> None:
         """The pool says it is over: by stop(), by the limit, or because the source ended, well or not."""
         with self._lock():
             first = not self._ended and running is self._pass
@@ -307,7 +296,7 @@ class DatagoClient:
             `dropped` (ids of samples that made no full batch, where `remainder` is "drop");
             `damaged` (delivered pictures in which libjpeg patched up data that cannot be right);
             `memory` (`limit`, `in_flight` and its `peak`: bytes; zeros without a memory_limit);
-            `bottleneck` (a line that says which of source, decoding and reader the others wait for, None before the start);
+            `bottleneck` (a line that says which of source, decoding and training loop is slow, None before the start);
             `threads`; `work_ring` and `ready_ring`, each with `depth`, `capacity`, `passed`, `push_waits` (a full ring made a
             producer wait: what comes behind it is slow) and `pop_waits` (an empty one made a consumer wait: what comes before).
         """

@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from datago.client import DatagoClient
 from datago.observed import Observed
@@ -17,6 +18,8 @@ try:
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 except ImportError:
     torch, DataLoader, IterableDataset, get_worker_info = None, (), object, lambda: None
+
+__all__ = ["DataLoader", "DatagoIterDataset", "asking_workers", "get_worker_info", "torch"]
 
 log = logging.getLogger("datago.dataset")
 
@@ -31,13 +34,13 @@ class Outcomes:
     """Iterates over what a generator yields, and raises the exceptions among it: unlike one that is raised in the generator, they do
     not end it. `close` waits until the pass has ended; one that is only dropped ends by itself."""
 
-    def __init__(self, outcomes):
+    def __init__(self, outcomes: Generator[Any, None, None]) -> None:
         self._outcomes = outcomes
 
-    def __iter__(self):
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         outcome = next(self._outcomes)
         if not isinstance(outcome, Exception):
             return outcome
@@ -47,7 +50,7 @@ class Outcomes:
         finally:
             del outcome
 
-    def close(self):
+    def close(self) -> None:
         with suppress(Closed, StopIteration):
             self._outcomes.throw(Closed)
 
@@ -85,7 +88,7 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
             return iter(())
         return Outcomes(self._pass())
 
-    def _pass(self):
+    def _pass(self) -> Generator[Any, None, None]:
         # A generator: nothing starts before the first sample is asked for, and iterators that nobody reads cost nothing.
         client = self._next()
         self._keeper.begin(self._states)
@@ -98,6 +101,7 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
         try:
             get = client.get_sample_auto_convert if self._convert else client.get_sample
             while True:
+                outcome: Any
                 try:
                     outcome = get()
                     if outcome is None:
@@ -115,11 +119,11 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
             hold = None  # noqa: F841  (a traceback that somebody keeps may keep this frame)
             tell(True)
 
-    def _made(self, sample):
+    def _made(self, sample: Any) -> Any:
         """What the reader gets of what the client gives."""
         return sample
 
-    def _next(self):
+    def _next(self) -> DatagoClient:
         """The client of the pass that would begin now."""
         info = get_worker_info()
         client = self._client.part(info.id, info.num_workers) if info else self._client.part(0, 1)
@@ -140,7 +144,7 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
         self._check_length(FitLoop.of(sys._getframe(1)), workers, 1)
         return sum(self._counts(workers))
 
-    def _counts(self, workers, guessed=True):
+    def _counts(self, workers: int, guessed: bool = True) -> list[int]:
         """How many samples each of so many workers gives; `guessed`: its part of the limit where the source does not count."""
         limit = self._client.config.limit
         counts = [self._client.part(worker, workers).count() for worker in range(workers)]
@@ -148,13 +152,14 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
         if None in counts and (limit > COUNTABLE or not guessed):
             lack = "the config has no limit, and this source does not count" if guessed else "this source does not count each worker's"
             raise TypeError(f"the number of samples is not known: {lack}")
-        return limits if None in counts else list(map(min, counts, limits))
+        known = [min(count, limit) for count, limit in zip(counts, limits, strict=True) if count is not None]
+        return known if len(known) == workers else limits
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_running": None, "_watched": self._client, "_fit_loop": None}
 
 
-def _shared(epoch):
+def _shared(epoch: int) -> Any:
     """The epoch where workers that outlive one see what set_epoch says in the parent; a plain list where there is no shared memory."""
     try:
         return torch.tensor([epoch]).share_memory_() if torch else [epoch]
@@ -162,7 +167,7 @@ def _shared(epoch):
         return [epoch]
 
 
-def asking_workers(frame):
+def asking_workers(frame: FrameType) -> int:
     """In how many parts a pass is read by who asks for a length. A DataLoader does not say how many workers it has: the frame of its own
     `__len__` is where that can be seen."""
     loader = frame.f_locals.get("self")

@@ -2,9 +2,10 @@
 
 import math
 import os
+from collections.abc import Iterator
 
 
-def worker_count(limit, processes=1):
+def worker_count(limit: int, processes: int = 1) -> int:
     """Worker threads: DATAGO_MAX_TASKS if that is a number (0: one), else this process's part of the CPUs it may use with
     `processes` - 1 others like it; at least 1, at most `limit`."""
     try:
@@ -14,7 +15,7 @@ def worker_count(limit, processes=1):
     return max(1, min(count, limit, 1024))
 
 
-def attempts():
+def attempts() -> int:
     """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
     try:
         return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
@@ -22,13 +23,13 @@ def attempts():
         return 5
 
 
-def usable_cpus():
+def usable_cpus() -> int:
     """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
-def _cgroup_quotas(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
+def _cgroup_quotas(root: str = "/sys/fs/cgroup", membership: str = "/proc/self/cgroup") -> Iterator[float]:
     """CPUs that each control group above this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
     try:
         with open(membership, encoding="utf-8", errors="replace") as file:
@@ -38,14 +39,16 @@ def _cgroup_quotas(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
     for _, controllers, path in (line for line in lines if len(line) == 3):
         base = root if controllers == "" else f"{root}/cpu" if "cpu" in controllers.split(",") else None
         steps = [step for step in path.split("/") if step]
-        for depth in range(len(steps) + 1) if base else ():
+        for depth in range(len(steps) + 1):
+            if base is None:
+                break
             folder = "/".join([base, *steps[:depth]])
             quota, period = _read_quota(folder, controllers == "")
             if quota > 0 and period > 0:
                 yield quota / period
 
 
-def _read_quota(folder, unified):
+def _read_quota(folder: str, unified: bool) -> tuple[int, int]:
     try:
         if unified:
             with open(f"{folder}/cpu.max", encoding="ascii") as file:

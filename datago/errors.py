@@ -5,6 +5,10 @@ Every class derives from DatagoError, and from the built-in class that says the 
 
 import os
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datago.engine._sample import Failure
 
 
 class DatagoError(Exception):
@@ -54,7 +58,7 @@ class SampleError(DatagoError):
         super().__init__(f"{shown_name(name)}: {reason}" + (f": {text}" if text else ""))
         self.name, self.reason, self.text = name, reason, text
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["SampleError"], tuple[str, str, str]]:
         return type(self), (self.name, self.reason, self.text)
 
 
@@ -80,30 +84,30 @@ SAMPLE_ERRORS = {
 }
 
 
-def source_os_error(error, what, path):
+def source_os_error(error: OSError, what: str, path: str) -> SourceOSError:
     """The SourceError for an OSError met at `path`."""
     kind = SourceNotFoundError if isinstance(error, FileNotFoundError) else SourceOSError
     return kind(error.errno, f"{what}: {error if error.errno is None else os.strerror(error.errno)}", path)
 
 
-def sample_error(failure):
+def sample_error(failure: "Failure") -> SampleError:
     """The exception for a Failure."""
     return SAMPLE_ERRORS.get(failure.reason, SampleValueError)(failure.name, failure.reason, failure.text)
 
 
-def printable(name):
+def printable(name: str) -> str:
     """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
     text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def without_credentials(text):
+def without_credentials(text: str) -> str:
     """`text` without the user names, passwords and queries of the urls in it."""
     text = re.sub(r"(//)[^/\s\"'@]*@", r"\1", text)
     return re.sub(r"(/[^\s?\"']*\?)[^\s\"']+", r"\1…", text)
 
 
-def shown_name(name):
+def shown_name(name: str) -> str:
     """The name of a sample as errors and logs show it. A database may use urls as ids, and these may carry credentials or a signature; the
     name of a file has none, and a question mark in it is only a character."""
     return printable(without_credentials(name) if "://" in name else name)

@@ -3,11 +3,13 @@
 import os
 import sys
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from datago.sources import recognise
 
 
-def of_source_type(value, names):
+def of_source_type(value: Any, names: Mapping[str, frozenset[str]]) -> str:
     """For a value that is no source_type; `names`: each of these, and other words for it."""
     if not isinstance(value, str):
         return ""
@@ -16,7 +18,7 @@ def of_source_type(value, names):
     return _meant(found or _near(word, names))
 
 
-def of_no_config(given):
+def of_no_config(given: Any) -> str:
     """For text or a path that is no JSON."""
     try:
         path = os.fsdecode(given).strip()
@@ -30,7 +32,9 @@ def of_no_config(given):
     return ""
 
 
-def of_missing(key, given, top, source_type, sources):
+def of_missing(
+    key: str, given: Mapping[str, Any], top: Mapping[str, Any], source_type: str, sources: Mapping[str, Mapping[str, Any]]
+) -> str:
     """For a `key` that the object `given` lacks, the source_config or the whole config, `top`.
 
     Args:
@@ -53,7 +57,7 @@ def of_missing(key, given, top, source_type, sources):
     return f"; is that what {near[0]!r} means?" if near else ""
 
 
-def of_unknown(section, key, keys, places):
+def of_unknown(section: str, key: str, keys: Mapping[str, Any], places: Iterable[tuple[str, str | None, Mapping[str, Any]]]) -> str:
     """For a key that means nothing in `section`, whose own are `keys`; `places`: (a section, the source_type that it is for, its keys)."""
     for place, source_type, others in places:
         if key in others and place == section:
@@ -63,17 +67,17 @@ def of_unknown(section, key, keys, places):
     return _meant(_near(str(key), keys, cutoff=0))
 
 
-def _near(word, words, cutoff=0.6):
+def _near(word: str, words: Iterable[str], cutoff: float = 0.6) -> list[str]:
     from difflib import get_close_matches  # `import datago` does without
 
     return get_close_matches(word, words, n=1, cutoff=cutoff)
 
 
-def _meant(words, before=""):
+def _meant(words: Sequence[str], before: str = "") -> str:
     return f"; did you mean {' or '.join(before + repr(word) for word in words)}?" if words else ""
 
 
-def warn(text):
+def warn(text: str) -> None:
     """A warning that names the first line outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "datago":

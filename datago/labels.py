@@ -4,25 +4,29 @@ and takes a place in a batch."""
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import index
 
-from datago.engine._sample import Failure
+from datago.engine._sample import Entry, Failure
+from datago.settings import Label
 
 INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
 
 
-def of_folder(classes):
+def of_folder(classes: Mapping[str, int]) -> Label:
     """A label that is the number, in the dict `classes`, of the first folder below the root."""
     return partial(_of_folder, classes)
 
 
-def of_attribute(name):
+def of_attribute(name: str) -> Label:
     """A label that is the attribute of that name: an integer, or text of one."""
     return partial(_of_attribute, name)
 
 
-def labelled(entries, label, base):
+def labelled(
+    entries: Sequence[tuple[bytes, int] | Entry | Failure], label: Label, base: int
+) -> tuple[list[tuple[bytes, int] | Entry | Failure], list[int]]:
     """What a source yields, with a Failure in the place of each that has no class.
 
     Args:
@@ -33,7 +37,8 @@ def labelled(entries, label, base):
     Returns:
         The entries and a list of their classes; that of a Failure means nothing.
     """
-    found, numbers = [], []
+    found: list[tuple[bytes, int] | Entry | Failure] = []
+    numbers = []
     for entry in entries:
         number = 0
         if not isinstance(entry, Failure):
@@ -46,21 +51,21 @@ def labelled(entries, label, base):
     return found, numbers
 
 
-def _failed(entry, text):
-    path = isinstance(entry, tuple)
-    failure = Failure(os.fsdecode(entry[0]) if path else f"{entry.source}:{entry.id}", "sample", text)
-    failure.position = entry[1] if path else entry.position
+def _failed(entry: tuple[bytes, int] | Entry, text: str) -> Failure:
+    name, position = (os.fsdecode(entry[0]), entry[1]) if isinstance(entry, tuple) else (f"{entry.source}:{entry.id}", entry.position)
+    failure = Failure(name, "sample", text)
+    failure.position = position
     return failure
 
 
-def _of_folder(classes, entry, base):
+def _of_folder(classes: Mapping[str, int], entry: tuple[bytes, int], base: int) -> int:
     folder, below, _ = os.fsdecode(entry[0][base:]).partition("/")
     if not below or folder not in classes:
-        raise ValueError("it lies in no folder that could be its class")
+        raise ValueError("not inside a class folder below root_path")
     return classes[folder]
 
 
-def _of_attribute(name, entry, base):
+def _of_attribute(name: str, entry: Entry, base: int) -> int:
     value = json.loads(entry.attributes).get(name)
     try:
         number = int(value) if isinstance(value, str) and INTEGER.fullmatch(value) else index(value)

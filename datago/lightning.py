@@ -47,7 +47,7 @@ class Loader:
         self.dataset._follow(fit_loop)
         return self._read() if fit_loop is not None else iter(self._loader)
 
-    def _read(self):
+    def _read(self) -> Iterator[Any]:
         batches = iter(self._loader)  # starts the workers, which have what was loaded from now on
         self.dataset._states = None
         for batch in batches:

@@ -7,6 +7,7 @@ record for each failure, which would be too many: it writes nothing unless someb
 import logging
 import os
 import time
+from typing import Any
 
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "off": 100}
 
@@ -19,10 +20,10 @@ class _Formatter(logging.Formatter):
 
     converter = time.gmtime  # type: ignore[assignment]
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("[%(asctime)s %(level)-5s %(place)s] %(message)s", "%Y-%m-%dT%H:%M:%SZ")
 
-    def format(self, record):
+    def format(self, record: logging.LogRecord) -> str:
         record.level = "WARN" if record.levelname == "WARNING" else record.levelname
         record.place = record.name.replace(".", "::")
         return super().format(record)
@@ -55,13 +56,13 @@ def initialize_logging(log_level: str | None = None) -> bool:
     return True
 
 
-def _level(name, what):
+def _level(name: Any, what: str) -> int:
     if not isinstance(name, str) or name.lower() not in LEVELS:
         raise ValueError(f"{what}: got {name!r}, wanted one of {', '.join(LEVELS)}")
     return LEVELS[name.lower()]
 
 
-def _from_environment(text, level):
+def _from_environment(text: str, level: int) -> int:
     """The level that a filter such as `warn` or `info,datago=debug` sets for datago; unknown words are passed over."""
     for part in text.split(","):
         target, found, name = part.strip().rpartition("=")

@@ -1,10 +1,14 @@
 """stats() for those who watch: one line for a log, and OpenMetrics text."""
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 OWN_LABELS = "outcome", "reason", "ring", "side"
 # family: (type, help, function of stats() that gives (labels, value) pairs)
-FAMILIES = {
+Stats = Mapping[str, Any]  # see DatagoClient.stats
+Values = list[tuple[dict[str, str], int]]
+FAMILIES: dict[str, tuple[str, str, Callable[[Stats], Values]]] = {
     "datago_samples": ("counter", "Items of this pass, by what became of them.",
                        lambda s: [({"outcome": name}, s[name]) for name in ("delivered", "failed", "skipped")]),
     "datago_failures": ("counter", "Failed items, by reason.", lambda s: by_reason(s["failures"])),
@@ -21,15 +25,15 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def by_reason(counts):
+def by_reason(counts: Mapping[str, int]) -> "Values":
     return [({"reason": reason}, count) for reason, count in sorted(counts.items())]
 
 
-def by_ring(stats, key, **labels):
+def by_ring(stats: "Stats", key: str, **labels: str) -> "Values":
     return [({"ring": ring, **labels}, stats[f"{ring}_ring"][key]) for ring in ("work", "ready")]
 
 
-def openmetrics(stats, labels):
+def openmetrics(stats: Stats, labels: Mapping[str, str]) -> str:
     """The text exposition of https://prometheus.io/docs/specs/om/open_metrics_spec/ ; `labels` are put on every sample."""
     for name in labels:
         if not re.fullmatch(r"(?!__)[A-Za-z_][A-Za-z0-9_]*", name) or name in OWN_LABELS:
@@ -43,14 +47,14 @@ def openmetrics(stats, labels):
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _labels(labels):
-    def escaped(value):
+def _labels(labels: Mapping[str, str]) -> str:
+    def escaped(value: object) -> str:
         return str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
     return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
 
 
-def line(stats, before, seconds):
+def line(stats: Stats, before: Stats, seconds: float) -> str:
     """What happened in the last `seconds`, since `before`, and all in all."""
     speed = (stats["delivered"] - before["delivered"]) / seconds
     counts = ", ".join(f"{name.replace('_', ' ')} {stats[name]}" for name in ("seen", "delivered", "failed", "skipped", "in_flight"))

@@ -1,28 +1,30 @@
 """What a dataset says of its passes, in this process and in the workers of a DataLoader: stats, metrics, the end."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
 from datago import metrics
+from datago.client import DatagoClient
 from datago.shared_stats import SharedStats
 
 
 class Observed:
     """The part of DatagoIterDataset that watches."""
 
-    def _watch(self, client):
+    def _watch(self, client: DatagoClient) -> None:
         self._watched = client  # of the pass under way in this process, or of the last one; at first one that is never started
         self._begun = 0.0  # time.monotonic() when that pass began
         self._passes = 0  # that began in this process
         self._shared_stats = SharedStats()
 
-    def _watch_pass(self, client, worker):
+    def _watch_pass(self, client: DatagoClient, worker: Any) -> Callable[..., None]:
         """A pass begins here. A function that tells its stats to other processes, where they want them: called after each outcome, and
         with True at the end. `worker` is what torch's get_worker_info says."""
         self._watched, self._begun, self._passes = client, time.monotonic(), self._passes + 1
         writer = self._shared_stats.writer(worker, self._passes) if worker else None
-        tell = partial(writer.write, client.stats) if writer else lambda always=False: None
+        tell: Callable[..., None] = partial(writer.write, client.stats) if writer else lambda always=False: None
         tell(True)
         return tell
 

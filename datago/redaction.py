@@ -1,6 +1,7 @@
 """Strings of a config that are used as they are and shown otherwise: in reprs, and so in errors and logs."""
 
 import reprlib
+from typing import Any
 
 from datago.net.url import bare, redact, scheme_of
 
@@ -13,7 +14,7 @@ class Secret(str):
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "'…'" if self else "''"
 
 
@@ -22,11 +23,11 @@ class Address(str):
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return repr(bare(self))
 
 
-def hidden(key, value):
+def hidden(key: str, value: Any) -> Any:
     """The value of a config's key, with the repr that suits it."""
     if key in SECRETS:
         return Secret(value) if isinstance(value, str) else Secret("…")
@@ -35,13 +36,13 @@ def hidden(key, value):
     return Address(value) if key in ADDRESSES and isinstance(value, str) else value
 
 
-def shown(key, value):
+def shown(key: str, value: Any) -> str:
     """The same as text for an error: short, and what stands in an object inside it is not shown at all, since it has keys of its own."""
     return _short.repr(hidden(key, value))
 
 
 class _Short(reprlib.Repr):
-    def repr_str(self, text, level):
+    def repr_str(self, text: str, level: int) -> str:
         return super().repr_str(redact(text) if scheme_of(text) else text, level)  # a url under the wrong key
 
 

@@ -15,23 +15,26 @@ from datago.trainers import FitLoop, accelerate_reader, refuse_second_split
 class Resumable:
     """The part of DatagoIterDataset that has epochs and states."""
 
-    _client: DatagoClient
+    _client: DatagoClient  # never started
 
-    def _make_resumable(self, epoch, with_state):
+    def _next(self) -> DatagoClient:
+        raise NotImplementedError
+
+    def _make_resumable(self, epoch: Any, with_state: bool) -> None:
         self._with_state = with_state
         self._epoch = epoch  # a list or tensor of one integer, that workers see
-        self._states = None  # loaded, and no pass has begun with them yet
-        self._running = None  # the client of the pass under way, or of the last one
+        self._states: list[dict[str, Any]] | None = None  # loaded, and no pass has begun with them yet
+        self._running: DatagoClient | None = None  # the client of the pass under way, or of the last one
         self._keeper, self._kept = Keeper(), False  # what the loop is done with, and whether it says so
-        self._fit_loop = None  # Lightning's, where it reads this pass
+        self._fit_loop: FitLoop | None = None  # Lightning's, where it reads this pass
         self._length_fails = False  # of the epoch that it goes on with
         self._lightning_epoch = self._epoch_now()  # set for it last: who sets another one sees to the epochs
         self._tensors_only = False  # accelerate puts the batches together and sends parts of them to other processes
 
-    def _epoch_now(self):
-        return self._epoch[0] if isinstance(self._epoch, list) else self._epoch.item()
+    def _epoch_now(self) -> int:
+        return int(self._epoch[0])
 
-    def _follow(self, fit_loop):
+    def _follow(self, fit_loop: FitLoop | None) -> None:
         """A pass of Lightning's training begins, or of nobody's that is known (None): each is another epoch, but what was loaded."""
         self._fit_loop = fit_loop
         self._length_fails = self._length_fails and self._states is not None
@@ -39,7 +42,7 @@ class Resumable:
             self._lightning_epoch = self._client.config.epoch + fit_loop.epochs()
             self.set_epoch(self._lightning_epoch)
 
-    def _check_length(self, fit_loop, workers, batch_size):
+    def _check_length(self, fit_loop: FitLoop | None, workers: int, batch_size: int) -> None:
         """Raises TypeError where Lightning's loop would take a length for what it is not."""
         if fit_loop is None:
             return
@@ -47,11 +50,11 @@ class Resumable:
         if self._length_fails:
             raise TypeError("the number of batches is not known: this epoch was begun with another number of ranks, or with other batches")
 
-    def _world_size(self):
+    def _world_size(self) -> int:
         source = self._client.config.source_config
         return ranks.resolve(source.rank, source.world_size)[1]
 
-    def _stated(self, client, outcome):
+    def _stated(self, client: DatagoClient, outcome: Any) -> Any:
         """A sample or batch, with its state where that is wished; Lightning's loop asks later for the states of what it was given."""
         if self._with_state:
             outcome["state"] = client.state_dict()
@@ -97,8 +100,9 @@ class Resumable:
         ranks (`datago.gather_state`), as of the last batch that was trained on."""
         return self._state_for(FitLoop.of(sys._getframe(1)))
 
-    def _state_for(self, fit_loop):
-        if fit_loop is None:
+    def _state_for(self, fit_loop: FitLoop | None) -> dict[str, Any] | list[dict[str, Any]]:
+        without_states = self._running is not None and self._fit_loop is None  # the source: it says so
+        if fit_loop is None or without_states:
             return self._kept_states() if self._kept else self._state_here()
         self._keeper.settle(fit_loop.ahead())
         states = self._kept_states()
@@ -109,17 +113,17 @@ class Resumable:
         states = states if isinstance(states, list) else [states]
         return gather_state(states) if states[0]["world_size"] > 1 else states
 
-    def _state_here(self):
+    def _state_here(self) -> dict[str, Any]:
         running = self._running
         client = running if running is not None and not running._foreign() else self._next()
         client.set_epoch(self._epoch_now())
         return client.state_dict()
 
-    def _kept_states(self):
+    def _kept_states(self) -> dict[str, Any] | list[dict[str, Any]]:
         states = self._keeper.states(self._beginning)
         return states if len(states) > 1 else states[0]
 
-    def _beginning(self, worker, workers, base, epoch=None):
+    def _beginning(self, worker: int, workers: int, base: list[dict[str, Any]] | None, epoch: int | None = None) -> dict[str, Any]:
         client = self._client.part(worker, workers)
         if base is not None:
             client.load_state_dict(base)
@@ -133,7 +137,7 @@ class Resumable:
         """
         self._load(state, FitLoop.of(sys._getframe(1)))
 
-    def _load(self, state, fit_loop):
+    def _load(self, state: dict[str, Any] | list[dict[str, Any]], fit_loop: FitLoop | None) -> None:
         found = checked(state, self._client.config)
         self.set_epoch(found[0]["epoch"])
         self._states = found

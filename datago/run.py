@@ -6,14 +6,18 @@ import os
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 from datago import environment, metrics
+from datago.checkpoint.resume import Run
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
+from datago.engine._sample import Failure, SampleBatch
 from datago.errors import SourceValueError, shown_name
 from datago.labels import labelled
 from datago.losses import Losses
 from datago.net.cancel import Stopped
+from datago.settings import Settings
 from datago.sources import open_source
 from datago.stats import no_counts, summary
 from datago.threads import new_lock, start_thread
@@ -26,7 +30,7 @@ EXIT_GRACE = 0.1  # the same when the interpreter ends
 
 # Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
 # KeyboardInterrupt of a signal handler say, is lost.
-_passes = set()
+_passes: set["Pass"] = set()
 
 
 def live_cleanup_threads() -> int:
@@ -41,24 +45,24 @@ class Pass:
     gave. A thread of its own, the keeper, sees to the rest.
     """
 
-    def __init__(self, config, run):
+    def __init__(self, config: Settings[Any], run: Run) -> None:
         run.draw()
         self.run, self._config = run, config
         self._progress = Progress()
         self.source = open_source(config, run, self._progress)
-        self.pool = None  # until it is open
-        self.promised = None  # good samples that other ranks count on
-        self.error = None  # what ended the source, if it did not end by itself
+        self.pool: Pool | None = None  # until it is open
+        self.promised: int | None = None  # good samples that other ranks count on
+        self.error: BaseException | None = None  # what ended the source, if it did not end by itself
         self.ended = False  # the reader was told that this is the end
         self.losses = Losses(config.max_failures, limited=config.on_error == "skip")
         self._told = False  # an error has told the reader what was lost
-        self.dropped = []  # ids of samples that made no full batch
+        self.dropped: list[str] = []  # ids of samples that made no full batch
         self.late = False  # it was closed, and something is still in flight after the grace period
         self._lock = new_lock()  # guards losses and dropped; close() takes none: finalizers and signal handlers may call it
-        self._threads = []  # the feeder and the keeper
+        self._threads: list[Any] = []  # the feeder and the keeper
         self._closed = False
 
-    def open(self):
+    def open(self) -> Hold | None:
         """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
 
         Returns:
@@ -71,8 +75,8 @@ class Pass:
         try:
             self.source.open()
             hold = None if self._closed else self._start()
-            if self._closed and hold is not None:  # `close` came meanwhile, and may have seen no pool
-                self._end(STOP_GRACE)
+            if self._closed and self.pool is not None:  # `close` came meanwhile, and may have seen no pool
+                self._end(self.pool, STOP_GRACE)
             return hold
         except Stopped:
             return None
@@ -80,8 +84,9 @@ class Pass:
             if self.pool is None:
                 _passes.discard(self)
 
-    def _start(self):
+    def _start(self) -> Hold:
         config, run = self._config, self.run
+        assert run.seed is not None  # it was drawn
         limit = run.left(config.limit)
         if self.source.target is not None:
             limit = self.promised = min(limit, max(0, self.source.target - run.delivered))
@@ -115,20 +120,21 @@ class Pass:
         self.pool = pool
         return hold
 
-    def _feed(self, pool):
+    def _feed(self, pool: Pool) -> None:
         try:
             label, classes = self._config.batch and self._config.batch.label, None
             for batch in self.source.batches():
+                entries = list(batch)
                 if label:
-                    batch, classes = labelled(batch, label, self.source.base)
-                if not pool.submit(batch, classes):
+                    entries, classes = labelled(entries, label, self.source.base)
+                if not pool.submit(entries, classes):
                     break
         except BaseException as error:
             self.error = error
         finally:
             pool.finish()
 
-    def _keep(self, pool):
+    def _keep(self, pool: Pool) -> None:
         """Logs how it goes, once a period and at the end, and what was lost; ends the source then, and stays until all have left."""
         period, over = self._config.log_period, False
         then, before = time.monotonic(), summary(no_counts(), {}, {}, [])
@@ -150,7 +156,7 @@ class Pass:
                 pass
         _passes.discard(self)
 
-    def note(self, failure):
+    def note(self, failure: Failure) -> None:
         """Counts a Failure, and logs it.
 
         Raises:
@@ -164,12 +170,12 @@ class Pass:
             self._told = True
             raise SourceValueError(f"more failures than max_failures allows: {self.losses.text(items)}")
 
-    def _items(self):
+    def _items(self) -> int:
         """How many items were good or failed so far."""
-        counts = self.pool.counts()
+        counts: dict[str, int] = self.pool.counts() if self.pool is not None else no_counts()
         return counts["delivered"] + counts["dropped"] + counts["failed"]
 
-    def drop(self, batch):
+    def drop(self, batch: SampleBatch) -> None:
         """Keeps and logs the ids of a batch that did not get full."""
         names = [sample.id for sample in batch.samples]
         with self._lock:
@@ -177,18 +183,19 @@ class Pass:
         text = ", ".join(map(shown_name, names))
         log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """See DatagoClient.stats."""
         with self._lock:
             failures, last, dropped = dict(self.losses.counts), list(self.losses.last), list(self.dropped)
         counts = self.pool.counts() if self.pool is not None else no_counts()
         return summary(counts, dict(self.source.skipped), failures, last, dropped)
 
-    def conclude(self):
+    def conclude(self) -> None:
         """At the end of the stream: raises what ended it, if it did not end well."""
         if self.error is not None:
             raise self.error
         self.ended = True
+        assert self.pool is not None  # it has said that this is the end
         counts = self.pool.counts()
         if self.promised is not None and counts["delivered"] + counts["dropped"] < self.promised:
             raise SourceValueError(
@@ -200,34 +207,35 @@ class Pass:
             lost = counts["failed"]
             raise SourceValueError(f"none of the {lost} items of the source gave a sample: {self.losses.text(lost)}")
 
-    def state(self):
-        """The state dict of this moment."""
+    def state(self) -> dict[str, Any]:
+        """The state dict of this moment, of a pass that has begun."""
+        assert self.pool is not None
         return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
-    def close(self, grace):
+    def close(self, grace: float) -> None:
         """Stops the source, closes the rings, lets the workers leave. Waits for that up to `grace` seconds, the keeper for as long as it
         takes."""
         first, self._closed = not self._closed, True
         self.source.stop()
         if self.pool is not None:
-            self._end(grace if first else None)
+            self._end(self.pool, grace if first else None)
 
-    def _end(self, grace):
-        self.pool.stop()
+    def _end(self, pool: Pool, grace: float | None) -> None:
+        pool.stop()
         if grace is None or threading.get_ident() in [thread.ident for thread in self._threads]:
             return  # a finalizer, which may run in any thread: these leave by themselves
         end = time.monotonic() + grace
-        self.late = not self._left(self.pool, grace)
+        self.late = not self._left(pool, grace)
         if not self.late:
             self._threads[1].over.wait(max(0, end - time.monotonic()))
 
-    def _left(self, pool, grace):
+    def _left(self, pool: Pool, grace: float) -> bool:
         """Waits for the feeder and the workers; False if they have not left within `grace` seconds."""
         end = time.monotonic() + grace
         return self._threads[0].over.wait(grace) and pool.join(max(0, end - time.monotonic()))
 
 
-def _forget_all():
+def _forget_all() -> None:
     """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
     _passes.clear()
 
@@ -236,7 +244,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register
-def _close_all():
+def _close_all() -> None:
     running = list(_passes)
     for one in running:
         if one.pool is not None:

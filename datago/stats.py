@@ -1,16 +1,25 @@
 """What stats() says: where every item went, and which side the others wait for."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from datago.losses import FAILURES_KEPT
 
 
-def no_counts():
+def no_counts() -> dict[str, Any]:
     """The pool's counts before there is a pool."""
     ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
     counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "dropped", "in_flight", "damaged", "threads"), 0)
     return {**counts, "memory": dict.fromkeys(("limit", "in_flight", "peak"), 0), "work_ring": ring, "ready_ring": dict(ring)}
 
 
-def summary(counts, skips, failures, last_failures, dropped=()):
+def summary(
+    counts: dict[str, Any],
+    skips: dict[str, int],
+    failures: dict[str, int],
+    last_failures: list[dict[str, str]],
+    dropped: Iterable[str] = (),
+) -> dict[str, Any]:
     """The dict of DatagoClient.stats: the pool's counts, with what the source passed over (`skips`, reason -> count) seen and
     skipped too."""
     passed_over = sum(skips.values())
@@ -28,26 +37,27 @@ def summary(counts, skips, failures, last_failures, dropped=()):
     }
 
 
-def bottleneck(counts):
-    """Who waits tells who is slow: a worker sleeps once an item at most on either of its rings."""
+def bottleneck(counts: dict[str, Any]) -> str | None:
+    """The slowest of source, decoding and training loop. A worker waits at most once an item for input, and once for room in the ready
+    ring, so the shares of items that it waited for say who is slow."""
     work, ready = counts["work_ring"], counts["ready_ring"]
     if not work["passed"]:
         return None
     starved, blocked = work["pop_waits"] / work["passed"], ready["push_waits"] / work["passed"]
     if max(starved, blocked) < 0.25:
-        return "decoding: every worker is busy (more or faster cores would help)"
+        return "decoding is slow: every worker is busy, so more or faster cores would help"
     if starved > blocked:
-        return f"source: workers waited for it before {starved:.0%} of the items"
-    return f"reader: workers waited for it after {blocked:.0%} of the items"
+        return f"source is slow: workers waited for {starved:.0%} of items"
+    return f"training loop is slow: {blocked:.0%} of items met a full ready queue"
 
 
-def merged(several):
+def merged(several: list[dict[str, Any]]) -> dict[str, Any]:
     """The sum of the stats of several passes (DatagoClient.stats)."""
     total = _sum(several)
     return {**total, "last_failures": total["last_failures"][-FAILURES_KEPT:], "bottleneck": bottleneck(total)}
 
 
-def _sum(values):
+def _sum(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, dict):
         keys = dict.fromkeys(key for value in values for key in value if key != "bottleneck")

@@ -3,12 +3,14 @@
 import errno
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from datago.errors import SourceOSError
 
 
-def new_lock(make=threading.RLock):
+def new_lock(make: Callable[[], Any] = threading.RLock) -> Any:
     """A lock. Raises MemoryError, which Python calls a RuntimeError here."""
     try:
         return make()
@@ -20,41 +22,41 @@ class Bell:
     """Wakes one thread. `ring` waits for nothing: unlike an Event's `set`, a finalizer or a signal handler may call it, though its
     own thread may be just inside `wait`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = new_lock(threading.Lock)
         self._lock.acquire()
 
-    def ring(self):
+    def ring(self) -> None:
         try:
             self._lock.release()
         except RuntimeError:  # it rings already
             pass
 
-    def wait(self, timeout):
+    def wait(self, timeout: float) -> bool:
         """Waits until it rings, and is quiet again; False after `timeout` seconds."""
-        return self._lock.acquire(timeout=timeout)
+        return bool(self._lock.acquire(timeout=timeout))
 
 
 class Flag:
     """What is set once and for all. As `Bell.ring`, `set` waits for nothing."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._set, self._bell = False, Bell()
 
-    def is_set(self):
+    def is_set(self) -> bool:
         return self._set
 
-    def set(self):
+    def set(self) -> None:
         self._set = True
         self._bell.ring()
 
-    def wait(self, timeout=-1):
+    def wait(self, timeout: float = -1) -> bool:
         """Waits until it is set; False after `timeout` seconds."""
         if not self._set and self._bell.wait(timeout):
             self._bell.ring()  # for the next who waits
         return self._set
 
-    def _at_fork_reinit(self):  # as an Event has it, for _Thread
+    def _at_fork_reinit(self) -> None:  # as an Event has it, for _Thread
         pass
 
 
@@ -62,10 +64,10 @@ class OwnLock:
     """`with lock():` holds an RLock that is this process's own: in a forked child one that its parent's threads held would be held
     for ever."""
 
-    def __init__(self):
-        self._locks = {}
+    def __init__(self) -> None:
+        self._locks: dict[int, Any] = {}
 
-    def __call__(self):
+    def __call__(self) -> Any:
         pid = os.getpid()
         return self._locks.get(pid) or self._locks.setdefault(pid, new_lock())
 
@@ -75,20 +77,20 @@ class _Thread(threading.Thread):
     came there, and from there on calls nothing that takes memory before `run` has begun. And it is not in the weak set of `threading`,
     whose callback would run where the last reference to it is dropped: the KeyboardInterrupt of a signal handler would be lost there."""
 
-    def __init__(self, run, name, arguments):
+    def __init__(self, run: Callable[..., object], name: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(name=name, daemon=True)
         getattr(threading, "_dangling", set()).discard(self)
         self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
         self.over = Flag()  # `join` takes locks, and a finalizer may be at one
 
-    def run(self):
+    def run(self) -> None:
         self.begun = True
         self.settled.ring()
         self._call()
 
-    def _bootstrap(self):
+    def _bootstrap(self) -> None:
         try:
-            super()._bootstrap()
+            super()._bootstrap()  # type: ignore[misc]  # Python's own, which its stubs leave out
         except BaseException:
             if self.begun:
                 raise
@@ -98,7 +100,7 @@ class _Thread(threading.Thread):
             self.over.set()
 
 
-def start_thread(run, name, *arguments):
+def start_thread(run: Callable[..., object], name: str, *arguments: Any) -> _Thread:
     """A daemon thread that runs `run(*arguments)`.
 
     Raises:
@@ -118,7 +120,7 @@ def start_thread(run, name, *arguments):
     return thread
 
 
-def start_threads(count, run, name, *arguments):
+def start_threads(count: int, run: Callable[..., object], name: str, *arguments: Any) -> list[_Thread]:
     """As many such threads as the system allows, `count` at most; a list.
 
     Raises:

@@ -1,6 +1,8 @@
 """What the loops of trainers do with a dataset, where it has to know: they are recognised by the frames that call it."""
 
 import sys
+from types import FrameType
+from typing import Any, Self
 
 # Lightning has two names. Its loops that train, and those that only evaluate.
 PACKAGES = "lightning.pytorch", "pytorch_lightning"
@@ -16,43 +18,45 @@ class FitLoop:
     in a checkpoint. It asks for that on all ranks, as Trainer.save_checkpoint has a barrier on all.
     """
 
-    def __init__(self, loop):
+    def __init__(self, loop: Any) -> None:
         self._loop = loop
 
     @classmethod
-    def of(cls, frame):
+    def of(cls, frame: FrameType | None) -> Self | None:
         """The loop on whose behalf `frame` runs, or None."""
         if not any(package in sys.modules for package in PACKAGES):
             return None
         for _ in range(DEPTH):
+            if frame is None:
+                return None
             name = frame.f_globals.get("__name__", "")
             if name in TRAINING:
                 return cls(frame.f_locals["self"].trainer.fit_loop)
-            frame = frame.f_back
-            if frame is None or name in EVALUATING:
+            if name in EVALUATING:
                 return None
+            frame = frame.f_back
         return None
 
-    def ahead(self):
+    def ahead(self) -> int:
         """How many batches were handed out that are not trained on yet."""
         progress = self._loop.epoch_loop.batch_progress.current
         fetcher = self._loop._data_fetcher  # no public name says what it holds
-        return len(getattr(fetcher, "batches", ())) + progress.ready - progress.processed
+        return len(getattr(fetcher, "batches", ())) + int(progress.ready - progress.processed)
 
-    def next_epoch(self):
+    def next_epoch(self) -> int | None:
         """Which epoch, counted from 0, a run begins that goes on from here; None if that is in the middle of one."""
         epochs, progress = self._loop.epoch_progress.current, self._loop.epoch_loop.batch_progress
         if 0 < epochs.processed == epochs.ready:
-            return epochs.processed
+            return int(epochs.processed)
         done = progress.current.ready == progress.current.processed
         last = progress.is_last_batch or progress.current.ready == self._loop.max_batches
-        return epochs.processed + 1 if done and last else None
+        return int(epochs.processed) + 1 if done and last else None
 
-    def epochs(self):
+    def epochs(self) -> int:
         """How many epochs are over."""
-        return self._loop.epoch_progress.current.processed
+        return int(self._loop.epoch_progress.current.processed)
 
-    def length_holds(self, world_size, workers, batch_size):
+    def length_holds(self, world_size: int, workers: int, batch_size: int) -> bool:
         """Whether it may count on a length: it ends an epoch that it goes on with after so many batches, whoever read the first of them.
         So they have to be as many, of as many samples, as they would be now. All ranks say the same, as all see all ranks' states."""
         loaded = self._loop._combined_loader_states_to_load if self._loop.restarting else []  # no public name says what a checkpoint has
@@ -67,7 +71,7 @@ class FitLoop:
         return True
 
 
-def accelerate_reader(frame):
+def accelerate_reader(frame: FrameType) -> str | None:
     """The name of the class of accelerate's that reads the dataset for several processes, or None. It tells the dataset its epoch in every
     process, before it reads the first batch; `frame` is where it does so."""
     if "accelerate.data_loader" not in sys.modules:
@@ -77,7 +81,7 @@ def accelerate_reader(frame):
     return name if name in ("DataLoaderDispatcher", "DataLoaderShard", "IterableDatasetShard") else None
 
 
-def refuse_second_split(reader, world_size, same_everywhere):
+def refuse_second_split(reader: str, world_size: int, same_everywhere: bool) -> None:
     """Raises ValueError where accelerate would split what is split, or what is not the same in all processes."""
     hand_over = (
         "give accelerator.prepare the dataset itself and not a DataLoader over it, or leave it out of prepare; with workers, iterate over "

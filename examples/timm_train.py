@@ -8,6 +8,8 @@ TRAIN is a folder of images with a folder for each class. Without --model, which
 import argparse
 import pathlib
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,13 +23,13 @@ class Loader:
 
     mixup_enabled = False  # True where a loader itself mixes, which ends after --mixup-off-epoch
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: datago.DatagoBatchDataset) -> None:
         self.dataset = self.sampler = dataset
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.dataset)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for batch in self.dataset:
             yield batch["image"], batch["target"]
 
@@ -35,17 +37,17 @@ class Loader:
 class Mixup:
     """mixup (https://arxiv.org/abs/1710.09412) of a batch with itself reversed, as timm.data.Mixup does it in mode "batch"."""
 
-    def __init__(self, alpha, classes, seed):
+    def __init__(self, alpha: float, classes: int, seed: int) -> None:
         self.alpha, self.classes = alpha, classes
         torch.manual_seed(seed)
 
-    def __call__(self, image, target):
+    def __call__(self, image: Any, target: Any) -> tuple[Any, Any]:
         part = torch.distributions.Beta(self.alpha, self.alpha).sample()
         target = torch.nn.functional.one_hot(target, self.classes).float()
         return image * part + image.flip(0) * (1 - part), target * part + target.flip(0) * (1 - part)
 
 
-def network(name, classes):
+def network(name: str | None, classes: int) -> Any:
     if name is None:
         return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(48, classes))
     import timm
@@ -53,7 +55,7 @@ def network(name, classes):
     return timm.create_model(name, num_classes=classes)
 
 
-def save(path, model, optimizer, dataset, **counts):
+def save(path: pathlib.Path, model: Any, optimizer: Any, dataset: datago.DatagoBatchDataset, **counts: Any) -> None:
     """All ranks call it: each says where it is in its data, and one writes. The names are those of timm's checkpoints."""
     states = datago.gather_state(dataset.state_dict())
     if dist.get_rank() == 0:
@@ -63,19 +65,19 @@ def save(path, model, optimizer, dataset, **counts):
     dist.barrier()
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("train")
-    arguments.add_argument("--output", required=True)
-    arguments.add_argument("--resume", help="a checkpoint; nothing happens if it is not there yet")
-    arguments.add_argument("--model", help="a name that timm knows")
-    arguments.add_argument("--img-size", type=int, default=32)
-    arguments.add_argument("--batch-size", type=int, default=4)
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--lr", type=float, default=0.05)
-    arguments.add_argument("--mixup", type=float, default=0.0)
-    arguments.add_argument("--recovery-interval", type=int, default=2, help="steps between two checkpoints")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train")
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--resume", help="a checkpoint; nothing happens if it is not there yet")
+    parser.add_argument("--model", help="a name that timm knows")
+    parser.add_argument("--img-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--mixup", type=float, default=0.0)
+    parser.add_argument("--recovery-interval", type=int, default=2, help="steps between two checkpoints")
+    arguments = parser.parse_args()
 
     dist.init_process_group("gloo" if not torch.cuda.is_available() else "nccl")
     torch.set_num_threads(1)
@@ -89,7 +91,7 @@ def main():
         },
         batch_size=arguments.batch_size, dtype="float32", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), classes="folder",
     )  # fmt: skip
-    loader, classes = Loader(dataset), len(dataset.classes)
+    loader, classes = Loader(dataset), len(dataset.classes or {})
     mixup_fn = Mixup(arguments.mixup, classes, dist.get_rank()) if arguments.mixup else None
     torch.manual_seed(0)
     model = DistributedDataParallel(network(arguments.model, classes))

@@ -9,6 +9,8 @@ import argparse
 import json
 import pathlib
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -22,11 +24,11 @@ STATES = "datago.json"  # in a checkpoint's folder
 class Model(torch.nn.Module):
     """Tells the mean colour of a picture's upper half from its lower half."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.net = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIZE // 8) ** 2, 3))
 
-    def forward(self, pixel_values):
+    def forward(self, pixel_values: Any) -> dict[str, Any]:
         target = pixel_values[:, :, : SIZE // 2].mean((2, 3)) - pixel_values[:, :, SIZE // 2 :].mean((2, 3))
         return {"loss": torch.nn.functional.mse_loss(self.net(pixel_values), target)}
 
@@ -34,17 +36,17 @@ class Model(torch.nn.Module):
 class Batches:
     """What the Trainer's loop reads: the arguments of the model's `forward`, and the names, which are only printed."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: datago.DatagoBatchDataset) -> None:
         self.dataset, self.epoch = dataset, 0
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
         self.dataset.set_epoch(epoch)  # keeps what was loaded for this very epoch
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.dataset)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for batch in self.dataset:
             yield {"pixel_values": batch["image"], "names": batch["id"]}
 
@@ -52,11 +54,11 @@ class Batches:
 class DatagoTrainer(Trainer):
     """A Trainer whose batches are those of a dataset, not ones that accelerate would split or put together."""
 
-    def get_train_dataloader(self):
+    def get_train_dataloader(self) -> Batches:
         self.batches = Batches(self.train_dataset)
         return self.batches
 
-    def training_step(self, model, inputs, num_items_in_batch=None):
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
         names = inputs.pop("names")
         loss = super().training_step(model, inputs, num_items_in_batch)
         where = f"epoch {self.batches.epoch} step {self.state.global_step + 1} rank {self.args.process_index}"
@@ -68,17 +70,17 @@ class DatagoTrainer(Trainer):
 class SaveStates(TrainerCallback):
     """Writes the state of all ranks beside each checkpoint; `on_save` runs on all of them."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: datago.DatagoBatchDataset) -> None:
         self.dataset = dataset
 
-    def on_save(self, args, state, control, **_):
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         states = datago.gather_state(self.dataset.state_dict())
         if state.is_world_process_zero:
             path = pathlib.Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATES
             path.write_text(json.dumps(states))
 
 
-def last_whole(folder):
+def last_whole(folder: str) -> pathlib.Path | None:
     """The last checkpoint that has its states: the process may have been killed before they were written."""
     for path in sorted(pathlib.Path(folder).glob("checkpoint-*"), key=lambda path: int(path.name[11:]), reverse=True):
         if (path / STATES).exists():
@@ -86,14 +88,14 @@ def last_whole(folder):
     return None
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("checkpoints")
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--batch-size", type=int, default=4)
-    arguments.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("checkpoints")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
+    arguments = parser.parse_args()
 
     dataset = datago.DatagoBatchDataset(
         {

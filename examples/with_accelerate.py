@@ -9,6 +9,7 @@ This file is not called accelerate.py, as Python would take it for the package.
 import argparse
 import pathlib
 import sys
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -22,26 +23,26 @@ SIZE = 32
 class Data:
     """What accelerate stores: it asks all processes for `state_dict` in `save_state`, and gives them the one that was written."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: datago.DatagoBatchDataset) -> None:
         self.dataset, self.epoch, self.step = dataset, 0, 0
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return {"states": datago.gather_state(self.dataset.state_dict()), "epoch": self.epoch, "step": self.step}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.dataset.load_state_dict(state["states"])
         self.epoch, self.step = state["epoch"], state["step"]
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("checkpoint")
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--batch-size", type=int, default=4)
-    arguments.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
-    arguments.add_argument("--workers", type=int, default=0, help="DataLoader workers; none is needed")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("checkpoint")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers; none is needed")
+    arguments = parser.parse_args()
 
     accelerator = Accelerator(cpu=True)
     torch.manual_seed(0)

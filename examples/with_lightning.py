@@ -10,6 +10,7 @@ import argparse
 import pathlib
 import sys
 import warnings
+from typing import Any
 
 import lightning as L
 import torch
@@ -24,11 +25,11 @@ SIZE = 32
 class Model(L.LightningModule):
     """Tells the mean colour of a picture's upper half from its lower half."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.net = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIZE // 8) ** 2, 3))
 
-    def training_step(self, batch, index):
+    def training_step(self, batch: dict[str, Any], index: int) -> Any:
         pixels = batch["image"]
         target = pixels[:, :, : SIZE // 2].mean((2, 3)) - pixels[:, :, SIZE // 2 :].mean((2, 3))
         loss = torch.nn.functional.mse_loss(self.net(pixels), target)
@@ -37,20 +38,20 @@ class Model(L.LightningModule):
         sys.stdout.flush()
         return loss
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> Any:
         return torch.optim.Adam(self.parameters(), 1e-2)
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("pictures")
-    arguments.add_argument("checkpoints")
-    arguments.add_argument("--epochs", type=int, default=2)
-    arguments.add_argument("--batch-size", type=int, default=4)
-    arguments.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
-    arguments.add_argument("--devices", type=int, default=1, help="processes")
-    arguments.add_argument("--workers", type=int, default=0, help="DataLoader workers of each; none is needed")
-    arguments = arguments.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures")
+    parser.add_argument("checkpoints")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--save-every", type=int, default=2, help="steps between two checkpoints")
+    parser.add_argument("--devices", type=int, default=1, help="processes")
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers of each; none is needed")
+    arguments = parser.parse_args()
 
     warnings.simplefilter("ignore")
     L.seed_everything(0, verbose=False)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum {
-    SIZES_MOST = 10000, /* far beyond any real list (1024/1 has 1450); a typing error must not eat the memory */
-    SIDE_MOST = 1 << 20,
+    MAX_SIZES = 10000, /* far beyond any real list (1024/1 has 1450); a typing error must not eat the memory */
+    MAX_SIDE = 1 << 20,
 };
 
 int64_t dg_aspect_thousandths(int width, int height)
@@ -63,7 +63,7 @@ dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, doubl
     width_last = fmin(width_last, area);
     height_last = fmin(height_last, area);
     double sizes = fmax(width_last - width_first + 1, 0) + fmax(height_last - height_first + 1, 0);
-    if (sizes > SIZES_MOST || fmax(width_last, height_last) * downsampling_ratio > SIDE_MOST)
+    if (sizes > MAX_SIZES || fmax(width_last, height_last) * downsampling_ratio > MAX_SIDE)
         return dg_fail(error, DG_TOO_LARGE,
                        "default_image_size %d, downsampling_ratio %d, aspects %g to %g: too many buckets, or too large",
                        default_image_size, downsampling_ratio, min_aspect, max_aspect);

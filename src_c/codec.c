@@ -1,5 +1,6 @@
 #include "codec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ const dg_decoder *dg_decoder_of(dg_format format) { return DECODERS[(unsigned)fo
 dg_format dg_format_sniff(const uint8_t *data, size_t size)
 {
     for (int format = 0; format < DG_FORMAT_COUNT; format++)
-        for (int i = 0; i < DG_SIGNATURES_MOST; i++) {
+        for (int i = 0; i < DG_MAX_SIGNATURES; i++) {
             dg_signature signature = DECODERS[format]->signatures[i];
             if (signature.size && size >= signature.offset + signature.size
                 && !memcmp(data + signature.offset, signature.bytes, signature.size))
@@ -78,9 +79,13 @@ dg_status dg_codec_decode(dg_codec *codec, const uint8_t *data, size_t size, dg_
         return dg_fail(error, DG_EMPTY, "no bytes");
     if (decoder->decode)
         return decoder->decode(codec->states[format], data, size, options, image, damaged, error);
-    if (decoder == &UNKNOWN)
-        return dg_fail(error, DG_UNSUPPORTED, "no image format begins with the bytes %02x %02x %02x %02x", data[0],
-                       size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
+    if (decoder == &UNKNOWN) {
+        char bytes[sizeof "00 00 00 00"] = "";
+        for (size_t i = 0; i < size && i < 4; i++)
+            snprintf(bytes + 3 * i, sizeof bytes - 3 * i, "%02x ", data[i]);
+        bytes[3 * (size < 4 ? size : 4) - 1] = '\0';
+        return dg_fail(error, DG_UNSUPPORTED, "unrecognised signature: %s", bytes);
+    }
     return dg_fail(error, DG_UNSUPPORTED, "unsupported format: %s", decoder->name);
 }
 

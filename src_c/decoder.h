@@ -10,6 +10,7 @@
 
 #include "exif.h"
 #include "image.h"
+#include "reader.h"
 #include "resize.h"
 
 /* Signatures are tried in this order. BMP and HTML are last because theirs are the shortest. */
@@ -62,11 +63,11 @@ typedef struct {
     const char *bytes;
 } dg_signature;
 
-enum { DG_SIGNATURES_MOST = 4 };
+enum { DG_MAX_SIGNATURES = 4 };
 
 typedef struct {
     const char *name; /* e.g. "jpeg" */
-    dg_signature signatures[DG_SIGNATURES_MOST]; /* as registered by the format's specification; size 0 where there are fewer */
+    dg_signature signatures[DG_MAX_SIGNATURES]; /* as registered by the format's specification; size 0 where there are fewer */
     int no_picture; /* what begins so is a known mistake, such as a web page: no other decoder need be asked */
     dg_encoding encoding; /* what dg_process is asked for by who wants files of this format; DG_ENCODE_NOT if it writes none */
 
@@ -74,8 +75,9 @@ typedef struct {
     void *(*create)(dg_heap *heap);
     void (*destroy)(void *state); /* NULL does no harm */
 
-    /* Fills in the size, and where the metadata is. Damage is no error: what cannot be read stays as it is, which is 0. */
-    void (*header)(dg_span file, dg_header *header, dg_metadata *found);
+    /* Fills in the size, and where the metadata is. Damage is no error: what cannot be read stays as it is, which is 0. It asks `file`
+     * for all that it looks at, and for nothing else that is long: pixels and profiles are passed over. */
+    void (*header)(dg_reader *file, dg_header *header, dg_metadata *found);
 
     /* Bytes that `decode` takes at its peak, or `fit` where `fitted` is set, the result aside. Judged on the high side. */
     uint64_t (*cost)(const dg_header *header, int fitted);

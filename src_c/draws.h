@@ -1,4 +1,4 @@
-/* Chance: where in a picture the box lies, and whether it is mirrored. One draw holds for all pictures of a sample. */
+/* What is drawn at random: where in a picture the box lies, and whether it is mirrored. One draw holds for all pictures of a sample. */
 #ifndef DG_DRAWS_H
 #define DG_DRAWS_H
 
@@ -10,11 +10,11 @@
 typedef struct {
     const dg_bucket *buckets; /* each sample is cropped and resized to one of them; none if bucket_count is 0 */
     size_t bucket_count;
-    int random_position;      /* the crop lies anywhere in the bucket's slack; else in its middle */
-    dg_size resized;          /* where not 0: random resized crops of this size, and buckets are not looked at */
-    double scale[2];          /* of these: least and most area of the box as a share of the picture's, 0 < least <= most … */
-    double ratio[2];          /* … and least and most width / height of the box, 0 < least <= most */
-    double flip;              /* how probably a sample is mirrored left to right, 0 to 1 */
+    int random_position; /* the crop lies anywhere in the bucket's slack; else in its middle */
+    dg_size resized; /* where not 0: random resized crops of this size, and buckets are not looked at */
+    double scale[2]; /* of these: least and most area of the box as a share of the picture's, 0 < least <= most … */
+    double ratio[2]; /* … and least and most width / height of the box, 0 < least <= most */
+    double flip; /* how probably a sample is mirrored left to right, 0 to 1 */
 } dg_crop_options;
 
 /* What was drawn for one sample. */
@@ -24,8 +24,8 @@ typedef struct {
     dg_random random;
 } dg_draw;
 
-/* Begins a sample: same seed, epoch and name, same draw. What is switched on or off changes no other draw: first comes mirroring,
- * then the position across and down, then what a random resized crop takes. */
+/* Begins a sample. The same seed, epoch and name (`length` bytes, which need not end with 0) give the same draw. Mirroring is drawn first,
+ * then the position across and down, then what a random resized crop takes, so that switching one of them on or off changes no other. */
 void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name, size_t length);
 
 /* Shows a sample's picture of width x height upright pixels. The first one decides what is the same for all: the bucket (see

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORIENTATION = 0x112, TEXT_MOST = 1 << 20 };
+enum { ORIENTATION = 0x112, MAX_TEXT = 1 << 20 };
 
 /* Types of TIFF values, and bytes of one; 0 for what is not known, which makes an entry be skipped. */
 enum { SHORT = 3, LONG, RATIONAL, SBYTE, SSHORT = 8, SLONG, SRATIONAL, FLOAT, DOUBLE, IFD, LONG8 = 16, TYPES };
@@ -95,7 +95,7 @@ int dg_exif_of_text(dg_span text)
         text.size -= (size_t)(end + 1 - text.data);
         text.data = end + 1;
     }
-    uint8_t *bytes = text.size <= TEXT_MOST ? malloc(text.size / 2 + 1) : NULL;
+    uint8_t *bytes = text.size <= MAX_TEXT ? malloc(text.size / 2 + 1) : NULL;
     size_t digits = 0;
     int sound = bytes != NULL;
     for (size_t i = 0; sound && i < text.size; i++) {

@@ -23,10 +23,11 @@ static inline int dg_span_begins(dg_span span, const char *bytes, size_t count)
     return span.size >= count && !memcmp(span.data, bytes, count);
 }
 
-/* Orientation in the first directory of a TIFF structure, with or without "Exif\0\0" before it: 1 to 8; 1 where there is an entry
- * whose value is none of these, or bytes that are no TIFF structure; 0 where there is no entry, and XMP is asked. The first entry counts whose value is there; its type is SHORT, LONG or
- * any other number. `more`: bytes of the structure that are elsewhere, for which offsets may stand. A directory that is cut off
- * counts as far as it goes. */
+/* The orientation that the first directory of a TIFF structure states, with or without "Exif\0\0" before the structure.
+ *
+ * Returns 1 to 8; 1 where the entry has another value, or the bytes are no TIFF structure; 0 where there is no entry, so that the caller
+ * asks XMP. The first entry whose value is there counts; its type may be SHORT, LONG or any other number. A directory that is cut off
+ * counts as far as it goes. `more` is how many bytes of the structure lie in further segments, so that offsets may reach so far. */
 int dg_exif_orientation(dg_span exif, size_t more);
 
 /* The same of EXIF in hexadecimal, as ImageMagick and exiftool write it into text chunks of PNG, after a line of its own for the kind

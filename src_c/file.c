@@ -17,36 +17,59 @@ static dg_status fail_with_errno(dg_error *error, const char *what, int number)
     return dg_fail(error, number == ENOENT || number == ENOTDIR ? DG_NOT_FOUND : DG_IO, "%s: %s", what, text);
 }
 
-dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
+int dg_file_open(const char *path, uint64_t max_bytes, size_t *size, dg_error *error)
 {
     int file;
     do /* a fifo without a writer would otherwise block for ever in open() */
         file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     while (file < 0 && errno == EINTR);
-    if (file < 0)
-        return fail_with_errno(error, "open", errno);
+    if (file < 0) {
+        fail_with_errno(error, "open", errno);
+        return -1;
+    }
     struct stat facts;
-    dg_status status = DG_OK;
-    size_t total = 0, length = 0;
     if (fstat(file, &facts) < 0)
-        status = fail_with_errno(error, "stat", errno);
+        fail_with_errno(error, "stat", errno);
     else if (!S_ISREG(facts.st_mode))
-        status = dg_fail(error, DG_NOT_A_FILE, "not a regular file");
+        dg_fail(error, DG_NOT_A_FILE, "not a regular file");
     else if ((uint64_t)facts.st_size > max_bytes)
-        status = dg_fail(error, DG_TOO_LARGE, "%lld bytes, max_file_bytes is %llu", (long long)facts.st_size,
-                         (unsigned long long)max_bytes);
-    else if (dg_scratch_reserve(scratch, length = (size_t)facts.st_size) != DG_OK)
-        status = dg_fail(error, DG_NO_MEMORY, "no memory for %zu bytes of file", length);
-    while (status == DG_OK && total < length) {
-        ssize_t count = read(file, scratch->data + total, length - total);
-        if (count > 0)
-            total += (size_t)count;
-        else if (count == 0)
-            break; /* cut short while we read: the decoder will say what is missing */
-        else if (errno != EINTR)
-            status = fail_with_errno(error, "read", errno);
+        dg_fail(error, DG_TOO_LARGE, "%lld bytes, max_file_bytes is %llu", (long long)facts.st_size,
+                (unsigned long long)max_bytes);
+    else {
+        *size = (size_t)facts.st_size;
+        return file;
     }
     close(file);
+    return -1;
+}
+
+dg_status dg_file_read_at(int file, uint8_t *data, size_t length, size_t at, size_t *size, dg_error *error)
+{
+    size_t total = 0;
+    while (total < length) {
+        ssize_t count = pread(file, data + total, length - total, (off_t)(at + total));
+        if (count == 0)
+            break;
+        if (count < 0 && errno != EINTR)
+            return fail_with_errno(error, "read", errno);
+        total += count > 0 ? (size_t)count : 0;
+    }
     *size = total;
+    return DG_OK;
+}
+
+dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
+{
+    size_t length;
+    int file = dg_file_open(path, max_bytes, &length, error);
+    if (file < 0)
+        return error->status;
+    dg_status status = DG_OK;
+    *size = 0;
+    if (dg_scratch_reserve(scratch, length) != DG_OK)
+        status = dg_fail(error, DG_NO_MEMORY, "no memory for %zu bytes of file", length);
+    else
+        status = dg_file_read_at(file, scratch->data, length, 0, size, error);
+    close(file);
     return status;
 }

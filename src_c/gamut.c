@@ -76,7 +76,7 @@ dg_status dg_gamut_look(dg_gamut *gamut, const uint8_t *luma, int ratio, const u
     return DG_OK;
 }
 
-/* Half of the groups have no more grain than this. */
+/* The median grain of the groups. */
 static float median_grain(const group *groups, size_t count)
 {
     size_t bins[BINS] = {0}, seen = 0;

@@ -1,13 +1,13 @@
 #include "image.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum {
-    KEPT_MOST = 64,       /* freed buffers a heap remembers, whatever their size */
+    MAX_KEPT = 64,       /* freed buffers a heap remembers, whatever their size */
     HUGE_PAGE = 2 << 20,  /* from this size on a buffer is aligned for, and asks for, huge pages */
 };
 
@@ -17,24 +17,42 @@ struct dg_heap {
     size_t kept;        /* bytes of freed buffers kept now */
     size_t outstanding; /* buffers not yet back */
     int closed;         /* dg_heap_free was called */
-    pid_t pid; /* in a forked child another thread's lock may be held for ever: there, buffers come from malloc and go to free */
+    unsigned forks; /* the count in the process that made it */
     int count;
     struct {
         uint8_t *data;
         size_t capacity;
-    } free[KEPT_MOST];
+    } free[MAX_KEPT];
 };
+
+/* Forks between the first process that counted and this one. getpid would tell one process from another, but it is a system call, which
+ * cost as much as all else that a small picture needs here. */
+static unsigned forks;
+
+static void count_fork(void) { forks++; }
+
+/* 0 when memory is short. If two threads come here at once, later forks count twice, which makes no difference. */
+static int watch_forks(void)
+{
+    static atomic_int watched;
+    if (!watched && pthread_atfork(NULL, NULL, count_fork) != 0)
+        return 0;
+    watched = 1;
+    return 1;
+}
 
 dg_heap *dg_heap_new(size_t keep)
 {
-    dg_heap *heap = calloc(1, sizeof *heap);
+    dg_heap *heap = watch_forks() ? calloc(1, sizeof *heap) : NULL;
     if (heap) {
         pthread_mutex_init(&heap->lock, NULL);
         heap->keep = keep;
-        heap->pid = getpid();
+        heap->forks = forks;
     }
     return heap;
 }
+
+int dg_heap_inherited(const dg_heap *heap) { return heap && heap->forks != forks; }
 
 void dg_heap_trim(dg_heap *heap)
 {
@@ -56,7 +74,7 @@ static void heap_destroy(dg_heap *heap)
 
 void dg_heap_free(dg_heap *heap)
 {
-    if (!heap || heap->pid != getpid())
+    if (!heap || dg_heap_inherited(heap))
         return;
     pthread_mutex_lock(&heap->lock);
     heap->closed = 1;
@@ -94,7 +112,7 @@ dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
     if (capacity < size)
         return DG_NO_MEMORY;
-    if (heap->pid == getpid()) {
+    if (!dg_heap_inherited(heap)) {
         pthread_mutex_lock(&heap->lock);
         int found = best_fit(heap, capacity);
         if (found >= 0) {
@@ -131,13 +149,13 @@ void dg_buffer_free(dg_buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
     if (!heap)
         return;
-    if (heap->pid != getpid()) {
+    if (dg_heap_inherited(heap)) {
         free(data);
         return;
     }
     pthread_mutex_lock(&heap->lock);
     heap->outstanding--;
-    if (data && !heap->closed && heap->count < KEPT_MOST && heap->kept + capacity <= heap->keep) {
+    if (data && !heap->closed && heap->count < MAX_KEPT && heap->kept + capacity <= heap->keep) {
         heap->free[heap->count].data = data;
         heap->free[heap->count++].capacity = capacity;
         heap->kept += capacity;
@@ -158,9 +176,9 @@ dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size)
     return dg_buffer_alloc(heap, size, buffer);
 }
 
-void dg_buffer_trim(dg_buffer *buffer, size_t most)
+void dg_buffer_trim(dg_buffer *buffer, size_t max_bytes)
 {
-    if (buffer->capacity > most)
+    if (buffer->capacity > max_bytes)
         dg_buffer_free(buffer);
 }
 

@@ -33,8 +33,12 @@ typedef struct {
 /* A heap that keeps at most `keep` bytes of freed buffers for reuse; NULL when memory is short. Thread-safe. It lives
  * until dg_heap_free was called and its last buffer came back, so that a sample may outlive its client. */
 dg_heap *dg_heap_new(size_t keep);
+/* Whether this process is a forked child of the one that made the heap. Another thread may have held its lock at the fork, so buffers then
+ * come from malloc and go to free, and dg_heap_free does nothing. */
+int dg_heap_inherited(const dg_heap *heap);
 /* Gives back what it keeps, and keeps nothing from now on. */
 void dg_heap_trim(dg_heap *heap);
+/* The heap ends once its last buffer has come back; no new ones may be asked for. */
 void dg_heap_free(dg_heap *heap);
 
 /* At least `size` bytes, not cleared; buffer->size = size. DG_NO_MEMORY leaves `buffer` empty. */
@@ -42,10 +46,11 @@ dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer);
 /* Gives the memory back and empties `buffer`. Nothing happens to an empty one. */
 void dg_buffer_free(dg_buffer *buffer);
 
-/* For a buffer that is used again from picture to picture: room for `size` bytes, what was in it being lost; and an end to it where
- * it is larger than `most`, lest a rare big picture keep its memory for ever. */
+/* These two are for a buffer that is used again from picture to picture. The first makes room for `size` bytes, and what was in the buffer
+ * is lost; DG_NO_MEMORY leaves it empty. The second frees a buffer of more than `max_bytes`, since a rare large picture would otherwise
+ * keep its memory for ever. */
 dg_status dg_buffer_reserve(dg_heap *heap, dg_buffer *buffer, size_t size);
-void dg_buffer_trim(dg_buffer *buffer, size_t most);
+void dg_buffer_trim(dg_buffer *buffer, size_t max_bytes);
 
 /* A buffer for width x height pixels, and the fields to go with it. Sizes must be positive. */
 dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels, int pixel_stride, int depth, dg_image *image);

@@ -56,7 +56,7 @@ int dg_jpeg_is_smoothed(const dg_jpeg *jpeg)
     return 0;
 }
 
-/* Every row is out: is some of it made up? A file that lacks nothing but its end marker is whole. */
+/* Called when every row is out: gives up if libjpeg made some of them up. A file that lacks nothing but its end marker is whole. */
 static int is_truncated(const dg_jpeg *jpeg)
 {
     const struct jpeg_decompress_struct *info = &jpeg->info;

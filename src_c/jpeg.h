@@ -40,8 +40,8 @@ static inline int dg_jpeg_ends(const uint8_t *data, size_t size)
 dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options,
                       const dg_resize_plan *plan, dg_image *image, int *damaged, dg_error *error);
 
-/* Reads the whole file, at an eighth of its size, and keeps no pixel: `*components` is their number, 0 where something is missing,
- * be it the end marker, or cannot be right, whatever the options accept. */
+/* Decodes the whole file at an eighth of its size, and keeps no pixel. `*components` is how many components it has, or 0 where anything is
+ * missing (be it the end marker alone) or cannot be right, whatever the options accept. */
 dg_status dg_jpeg_check(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_decode_options *options, int *components,
                         dg_error *error);
 

@@ -9,26 +9,28 @@ enum {
 /* Every kind of frame: baseline, progressive, lossless, arithmetic. DHT, JPG and DAC lie among their numbers. */
 static int is_frame(int marker) { return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC; }
 
-static void read_header(dg_span file, dg_header *header, dg_metadata *found)
+static void read_header(dg_reader *file, dg_header *header, dg_metadata *found)
 {
     static const char XMP[] = "http://ns.adobe.com/xap/1.0/";
-    for (size_t at = 2; at < file.size;) {
+    for (size_t at = 2; at < file->size && dg_reader_need(file, at, 1);) {
         /* To the next marker as libjpeg goes: over whatever is in between, and over fill bytes. */
-        if (file.data[at++] != 0xFF)
+        if (file->data[at++] != 0xFF)
             continue;
-        while (at < file.size && file.data[at] == 0xFF)
+        while (at < file->size && dg_reader_need(file, at, 1) && file->data[at] == 0xFF)
             at++;
-        if (at == file.size)
+        if (at >= file->known)
             return;
-        int marker = file.data[at++];
+        int marker = file->data[at++];
         if (marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD8)) /* no marker, TEM, RSTn, SOI: nothing follows */
             continue;
-        if (marker == 0xDA || marker == 0xD9 || file.size - at < 2)
+        if (marker == 0xDA || marker == 0xD9 || file->size - at < 2 || !dg_reader_need(file, at, 2))
             return;
-        size_t length = dg_number32(file.data + at, 2, 1);
-        if (length < 2 || length > file.size - at)
+        size_t length = dg_number32(file->data + at, 2, 1);
+        if (length < 2 || length > file->size - at)
             return;
-        dg_span content = {file.data + at + 2, length - 2};
+        if ((is_frame(marker) || marker == 0xE1) && !dg_reader_need(file, at, length))
+            return;
+        dg_span content = {file->data + at + 2, length - 2};
         if (is_frame(marker) && content.size >= 6 && header->width == 0) {
             header->height = (int)dg_number32(content.data + 1, 2, 1);
             header->width = (int)dg_number32(content.data + 3, 2, 1);

@@ -9,7 +9,10 @@
 #define DCT_SIZE(component) ((component)->DCT_scaled_size)
 #endif
 
-enum { ROWS_AT_ONCE = 16 };
+/* libjpeg-turbo writes rows that begin at a multiple of 16 bytes past the caches, and the resizer would have to fetch them from memory
+ * again. So no row of the band begins at such an address: dg_scratch memory is aligned to ROW_GRAIN, rows are a multiple of it apart, and
+ * the first one begins OFF_GRAIN bytes behind its beginning. */
+enum { ROWS_AT_ONCE = 16, ROW_GRAIN = 64, OFF_GRAIN = 8 };
 
 /* How much larger than the target the picture is decoded at least. bench/quality.py has what it costs and gives. */
 #define DG_DCT_MARGIN 1.25
@@ -19,11 +22,12 @@ enum { ROWS_AT_ONCE = 16 };
  * three columns of chroma, or it is done otherwise. */
 #define DG_JPEG_MARGIN 4
 
-/* Grain of full-size pixels over that at a reduced size, as a power of the reduction: 1 were it white and the coder kind. */
+/* The ratio of grain at full size to grain at a reduced size, as a power of the reduction. It would be 1 for white noise that the coder
+ * left as it was. */
 #define GRAIN_POWER 0.9f
 
 /* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
-#define SHIFT_MOST 0.33
+#define MAX_SHIFT 0.33
 
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
@@ -41,7 +45,7 @@ static void begin(dg_jpeg *jpeg, dg_resizer *resizer, const dg_resize_plan *plan
         longjmp(jpeg->escape, 1);
 }
 
-/* Tells libjpeg which columns and rows are needed. The column at which its rows begin from now on. */
+/* Tells libjpeg which columns and rows are needed. Returns the column at which its rows begin from now on. */
 static int cut(dg_jpeg *jpeg, const dg_resizer *resizer)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
@@ -58,7 +62,7 @@ static int cut(dg_jpeg *jpeg, const dg_resizer *resizer)
     return (int)left;
 }
 
-/* Pushes row `y` of what is being decoded, if it is one of those that count. Destination rows that are complete. */
+/* Pushes row `y` of the decoded picture, if the resizer needs it. Returns how many destination rows are complete. */
 static int push(dg_resizer *resizer, int y, const uint8_t *row)
 {
     int first_column, columns, first, rows;
@@ -84,8 +88,10 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     plan.depth = 8;
     begin(jpeg, resizer, &plan, image->buffer.data, dg_image_stride(image));
     size_t before = (size_t)cut(jpeg, resizer) * plan.src_pixel_stride,
-           stride = (size_t)info->output_width * (cmyk ? 4 : plan.src_pixel_stride);
-    uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1)), *rgb = band + stride * ROWS_AT_ONCE;
+           bytes = (size_t)info->output_width * (cmyk ? 4 : plan.src_pixel_stride),
+           stride = (bytes + ROW_GRAIN - 1) / ROW_GRAIN * ROW_GRAIN;
+    uint8_t *band = dg_jpeg_reserve(jpeg, &jpeg->band, stride * (ROWS_AT_ONCE + 1) + OFF_GRAIN) + OFF_GRAIN;
+    uint8_t *rgb = band + stride * ROWS_AT_ONCE;
     for (int i = 0; i < ROWS_AT_ONCE; i++)
         rows[i] = band + i * stride;
     int enough = jpeg->options->part && jpeg->marked_end ? plan.dst_height : plan.dst_height + 1;
@@ -100,7 +106,7 @@ static void fit_rows(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *imag
     }
 }
 
-/* Subsampling that does not divide evenly is allowed, and not met. */
+/* Whether luma has a whole number of samples for each of chroma. The standard allows other ratios, which no known encoder writes. */
 static int planes_divide(const dg_jpeg *jpeg)
 {
     const jpeg_component_info *c = jpeg->info.comp_info;
@@ -121,10 +127,10 @@ static int colours_hold(dg_jpeg *jpeg, JSAMPROW (*rows)[MAX_SAMP_FACTOR * 16], i
         != DG_OK)
         dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "%s", "no memory to look at colours");
     double margin = band + 1 == bands ? 1 : band + 1 == bands / 2 ? 1.2 : band + 1 == bands / 4 ? 1.5 : 0;
-    return margin == 0 || dg_gamut_shift(&jpeg->gamut) < SHIFT_MOST * margin;
+    return margin == 0 || dg_gamut_shift(&jpeg->gamut) < MAX_SHIFT * margin;
 }
 
-/* Luma and chroma as they are stored, each with its own scale. 0 if that would shift the colours. */
+/* Resamples luma and chroma as they are stored, each with its own scale. Returns 0 if that would shift the colours. */
 static int fit_planes(dg_jpeg *jpeg, const dg_resize_plan *wanted, dg_image *image)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;

@@ -7,7 +7,7 @@
 
 #include <jerror.h>
 
-enum { SCANS_MOST = 500 }; /* each has tables and a setup of its own, however small the picture */
+enum { MAX_SCANS = 500 }; /* each has tables and a setup of its own, however small the picture */
 
 /* A file of few bytes can ask for any number of passes over a picture of any size. So a file of several scans has a credit, of blocks to
  * look at, that grows with its bytes. Where a scan says of many blocks at once that nothing is new, a block costs some 5 ns of a 2020
@@ -92,7 +92,7 @@ static void skip(j_decompress_ptr info, long count)
     source->bytes_in_buffer -= (size_t)count;
 }
 
-/* A scan has begun: is there credit for it? */
+/* Called when a scan begins: takes what it costs from the credit, and gives up where that is not enough. */
 static void pay_scan(dg_jpeg *jpeg)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
@@ -102,14 +102,14 @@ static void pay_scan(dg_jpeg *jpeg)
     jpeg->credit += (int64_t)(jpeg->unpaid - left) * CREDIT_OF_BYTE - blocks * (fine ? FINE : 1);
     jpeg->unpaid = left;
     jpeg->scan = info->input_scan_number;
-    if (jpeg->scan > SCANS_MOST)
-        dg_jpeg_give_up(jpeg, DG_TOO_LARGE, "jpeg: more than %d scans", SCANS_MOST);
+    if (jpeg->scan > MAX_SCANS)
+        dg_jpeg_give_up(jpeg, DG_TOO_LARGE, "jpeg: more than %d scans", MAX_SCANS);
     if (jpeg->credit < 0)
         dg_jpeg_give_up(jpeg, DG_TOO_LARGE, "jpeg: %d scans of %u x %u pixels in %zu bytes are more work than a picture makes",
                         jpeg->scan, info->image_width, info->image_height, jpeg->size);
 }
 
-/* libjpeg calls this between passes and rows: where stop() and the work that scans make are seen. */
+/* libjpeg calls this between passes and rows, so this is where a stop is noticed and scans are paid for. */
 static void on_progress(j_common_ptr common)
 {
     dg_jpeg *jpeg = of(common);

@@ -1,4 +1,4 @@
-/* EXIF's orientations, taken apart. */
+/* What each of EXIF's orientations consists of. */
 #ifndef DG_ORIENTATION_H
 #define DG_ORIENTATION_H
 

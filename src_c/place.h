@@ -27,16 +27,18 @@ typedef struct {
  * step rounded to nearest: whole is 255 * mean rounded to an integer, rest what that left over, scale 1 / (255 * std), all three computed
  * in double and rounded once. No cancellation takes digits away: the relative error is at most 4 * 2^-24, one 2^-24 for each rounding,
  * for any x and any mean between -65536 and 65536. FLOAT16 and BFLOAT16 are that float32 rounded to nearest, halves to even; what is too
- * large becomes infinite. DG_UNSUPPORTED: other channels, or a mean or std that makes no finite factors, like a std of 0. */
+ * large becomes infinite. Other channels are DG_UNSUPPORTED, and so is a mean or std that makes
+ * no finite factors, like a std of 0. */
 dg_status dg_placement_set(dg_placement *placement, dg_layout layout, dg_dtype dtype, int channels, const double *mean,
                            const double *std, dg_error *error);
 
 /* Bytes that a picture of that size takes. */
 size_t dg_placement_size(const dg_placement *placement, int width, int height);
 
-/* Writes `image` at `destination`: channels x height x width values, or height x width x channels, with nothing between them: dg_placement_size bytes, aligned as the type is. Grey becomes three equal channels; RGB becomes
- * grey as Pillow's convert("L") makes it, (19595 R + 38470 G + 7471 B + 32768) >> 16; alpha is left out (dg_process composites it where
- * rgb8 is asked for). DG_UNSUPPORTED: 16-bit samples. Takes no memory; any number of threads may be at it. */
+/* Writes `image` at `destination`: channels x height x width values (NCHW), or height x width x channels (NHWC), with nothing between
+ * them. These are dg_placement_size bytes, aligned as the type is; `image` stays the caller's. Grey becomes three equal channels. RGB
+ * becomes grey as Pillow's convert("L") makes it, (19595 R + 38470 G + 7471 B + 32768) >> 16. Alpha is left out (dg_process composites it
+ * where rgb8 is asked for). 16-bit samples are DG_UNSUPPORTED. Takes no memory, and any number of threads may call it at once. */
 dg_status dg_place(const dg_placement *placement, const dg_image *image, void *destination, dg_error *error);
 
 #endif

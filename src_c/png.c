@@ -14,8 +14,8 @@
 enum {
     BAND = 16,            /* rows unfiltered at a time: still in the cache when they are expanded; a multiple of four */
     SLACK = 64,           /* what dg_png_unfilter may read around its rows */
-    KEPT_MOST = 16 << 20, /* a larger scratch buffer goes back to the heap after its picture */
-    INFLATED_MOST = 1032, /* deflate cannot make more of a byte: 258 bytes from two bits */
+    MAX_KEPT = 16 << 20, /* a larger scratch buffer goes back to the heap after its picture */
+    MAX_INFLATION = 1032, /* deflate cannot make more of a byte: 258 bytes from two bits */
 };
 
 struct dg_png {
@@ -121,7 +121,7 @@ static dg_status rows_inflate(dg_png *png, picture *picture)
 {
     const dg_png_header *header = &picture->header;
     size_t size = header->idat_size, taken, inflated;
-    if (!picture->options->accept_truncated && picture->need / INFLATED_MOST > size)
+    if (!picture->options->accept_truncated && picture->need / MAX_INFLATION > size)
         return dg_fail(picture->error, DG_TRUNCATED, "png: %zu bytes cannot hold %u x %u pixels", size, header->width,
                        header->height); /* before memory is asked for */
     const size_t zeros = (size_t)header->width * (header->depth == 16 ? 8 : 4) + SLACK; /* for the longest pixels */
@@ -265,7 +265,7 @@ dg_status dg_png_decode(dg_png *png, const uint8_t *data, size_t size, const dg_
     picture.simd = png->simd;
     memset(image, 0, sizeof *image);
     dg_status status = picture_decode(png, &picture, data, size, image);
-    dg_buffer_trim(&png->rows, KEPT_MOST);
-    dg_buffer_trim(&png->joined, KEPT_MOST);
+    dg_buffer_trim(&png->rows, MAX_KEPT);
+    dg_buffer_trim(&png->joined, MAX_KEPT);
     return status;
 }

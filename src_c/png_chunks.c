@@ -7,7 +7,7 @@ enum {
     SIGNATURE = 8,
     IHDR = 13,       /* bytes in an IHDR chunk */
     AROUND = 12,     /* bytes a chunk has around its content: length and type before, CRC after */
-    CHUNK_MOST = 0x7fffffff,
+    MAX_CHUNK = 0x7fffffff,
 };
 
 static uint32_t big_endian(const uint8_t *at) { return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]; }
@@ -126,9 +126,9 @@ dg_status dg_png_header_read(const uint8_t *data, size_t size, uint64_t max_pixe
         uint32_t length = big_endian(chunk);
         size_t left = size - at - 8; /* bytes from the content's beginning to the file's end */
         int is_idat = is_type(chunk, "IDAT");
-        if (idat_seen && (!is_idat || length > CHUNK_MOST))
+        if (idat_seen && (!is_idat || length > MAX_CHUNK))
             break; /* what comes after the IDATs, damaged or not, does not matter */
-        if (!is_letters(chunk + 4) || length > CHUNK_MOST)
+        if (!is_letters(chunk + 4) || length > MAX_CHUNK)
             return dg_fail(error, DG_CORRUPT, "png: no chunk at byte %zu", at);
         if (is_idat) {
             idat_seen = 1;

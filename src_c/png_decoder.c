@@ -36,24 +36,26 @@ static void text_read(const uint8_t *type, dg_span content, dg_metadata *found)
     *(is_profile ? &found->profile_packed : &found->xmp_packed) = packed;
 }
 
-static void read_header(dg_span file, dg_header *header, dg_metadata *found)
+static void read_header(dg_reader *file, dg_header *header, dg_metadata *found)
 {
-    if (file.size < 8 + 8 + 13 || dg_number32(file.data + 8, 4, 1) != 13 || memcmp(file.data + 12, "IHDR", 4))
+    const uint8_t *data = file->data;
+    if (file->size < 8 + 8 + 13 || !dg_reader_need(file, 8, 8 + 13) || dg_number32(data + 8, 4, 1) != 13
+        || memcmp(data + 12, "IHDR", 4))
         return;
-    uint32_t width = dg_number32(file.data + 16, 4, 1), height = dg_number32(file.data + 20, 4, 1);
+    uint32_t width = dg_number32(data + 16, 4, 1), height = dg_number32(data + 20, 4, 1);
     if (width > INT32_MAX || height > INT32_MAX)
         return;
     header->width = (int)width;
     header->height = (int)height;
-    header->depth = file.data[24] == 16 ? 16 : 8;
+    header->depth = data[24] == 16 ? 16 : 8;
     int idat_seen = 0;
-    for (size_t at = 8; file.size - at >= 12;) {
-        const uint8_t *chunk = file.data + at, *type = chunk + 4;
+    for (size_t at = 8; file->size - at >= 12 && dg_reader_need(file, at, 8);) {
+        const uint8_t *chunk = data + at, *type = chunk + 4;
         size_t length = dg_number32(chunk, 4, 1);
-        if (length > file.size - at - 12 || !memcmp(type, "IEND", 4))
+        if (length > file->size - at - 12 || !memcmp(type, "IEND", 4))
             return;
         int is_exif = !memcmp(type, "eXIf", 4), is_text = !memcmp(type + 1, "TXt", 3) && (*type == 'z' || *type == 'i');
-        if ((is_exif || is_text || !memcmp(type, "tEXt", 4))
+        if ((is_exif || is_text || !memcmp(type, "tEXt", 4)) && dg_reader_need(file, at, length + 12)
             && (idat_seen || libdeflate_crc32(0, type, length + 4) == dg_number32(chunk + 8 + length, 4, 1))) {
             if (is_exif)
                 found->exif = (dg_span){chunk + 8, length};

@@ -14,10 +14,10 @@ enum {
     UP,
     FILTERS,
     LEVEL = 1,            /* libdeflate's; level 2 takes half as long again for two per cent */
-    KEPT_MOST = 16 << 20, /* a larger scratch buffer goes back to the heap after its picture */
+    MAX_KEPT = 16 << 20, /* a larger scratch buffer goes back to the heap after its picture */
     AROUND = 12,          /* bytes a chunk has around its content: length and type before, CRC after */
     IHDR = 13,
-    CHUNK_MOST = 0x7fffffff,
+    MAX_CHUNK = 0x7fffffff,
 };
 
 struct dg_png_writer {
@@ -176,7 +176,7 @@ static dg_status image_encode(dg_png_writer *writer, const dg_image *image, dg_b
         return no_memory(image, error);
     const uint8_t *filtered = rows_filter(writer, image);
     size_t packed = libdeflate_zlib_compress(writer->deflater, filtered, size, writer->packed.data, bound);
-    if (packed == 0 || packed > CHUNK_MOST)
+    if (packed == 0 || packed > MAX_CHUNK)
         return dg_fail(error, DG_TOO_LARGE, "png encoder: %d x %d pixels", image->width, image->height);
     return file_put(writer, image, packed, out) == DG_OK ? DG_OK : no_memory(image, error);
 }
@@ -185,7 +185,7 @@ dg_status dg_png_encode(dg_png_writer *writer, const dg_image *image, dg_buffer 
 {
     memset(out, 0, sizeof *out);
     dg_status status = image_encode(writer, image, out, error);
-    dg_buffer_trim(&writer->rows, KEPT_MOST);
-    dg_buffer_trim(&writer->packed, KEPT_MOST);
+    dg_buffer_trim(&writer->rows, MAX_KEPT);
+    dg_buffer_trim(&writer->packed, MAX_KEPT);
     return status;
 }

@@ -14,7 +14,7 @@ typedef struct {
     dg_crop_options crop;
     dg_resize_mode mode;
     int orient;            /* apply EXIF orientation */
-    int nearest_masks;     /* masks are labels: nearest pixel, never a mixture */
+    int nearest_masks;     /* masks hold labels, so each pixel is the nearest one and never a mixture */
     int rgb8;              /* all but masks become 8-bit RGB */
     uint8_t background[3]; /* what shows through alpha */
     dg_encoding encoding;  /* masks that are encoded are always PNG */

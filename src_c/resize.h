@@ -44,8 +44,8 @@ typedef struct dg_resizer dg_resizer;
 dg_resizer *dg_resizer_new(void); /* NULL when memory is short */
 void dg_resizer_free(dg_resizer *resizer);
 
-/* Makes ready for one picture. Rows of the destination will be written at `dst`, `dst_stride` bytes apart; they must
- * not overlap the source. DG_UNSUPPORTED: the plan makes no sense; DG_NO_MEMORY. A picture begun may be abandoned. */
+/* Begins one picture, and abandons one that was begun before and is not finished. Rows of the destination will be written at `dst`, which
+ * the caller owns, `dst_stride` bytes apart; they must not overlap the source. A plan that makes no sense is DG_UNSUPPORTED. */
 dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride, dg_error *error);
 /* What dg_resizer_begin found to be needed of the source: rows *y to *y + *rows - 1 and, of each, columns *x to
  * *x + *columns - 1. Nothing else is read. */
@@ -54,7 +54,7 @@ void dg_resizer_source(const dg_resizer *resizer, int *x, int *columns, int *y, 
  * destination rows are complete by now. Rows after the last needed one are ignored. */
 int dg_resizer_push_row(dg_resizer *resizer, const uint8_t *row);
 
-/* The whole of it for a picture in memory. */
+/* Resizes a picture that is in memory: dg_resizer_begin, and each row in turn. Strides are in bytes. */
 dg_status dg_resize(dg_resizer *resizer, const dg_resize_plan *plan, const uint8_t *src, size_t src_stride, uint8_t *dst,
                     size_t dst_stride, dg_error *error);
 

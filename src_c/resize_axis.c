@@ -32,7 +32,7 @@ static void fill_table(void)
         table[i] = (float)lanczos((double)i / TABLE_STEPS);
 }
 
-/* Two sines a weight are a millisecond a picture; the fast path looks them up. */
+/* The fast path looks weights up in a table, since two sines for each of them would take a millisecond a picture. */
 static double lanczos_looked_up(double x)
 {
     double place = fabs(x) * TABLE_STEPS;

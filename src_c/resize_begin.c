@@ -1,9 +1,9 @@
-/* A resizer and its making ready for a picture: whether the plan makes sense, the weights, and where in its memory everything lies. */
+/* How a resizer begins a picture: it checks the plan, computes the weights, and lays out its memory. */
 #include "resize_kernels.h"
 
 #include <stdlib.h>
 
-enum { SIDE_MOST = 1 << 28 }; /* four channels of it still fit an int */
+enum { MAX_SIDE = 1 << 28 }; /* four channels of it still fit an int */
 
 dg_resizer *dg_resizer_new(void)
 {
@@ -50,8 +50,7 @@ static dg_status check(const dg_resize_plan *plan, dg_error *error)
         || (plan->dst_pixel_stride != plan->channels && plan->dst_pixel_stride != wider))
         return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with pixel strides %d and %d", plan->channels,
                        plan->src_pixel_stride, plan->dst_pixel_stride);
-    if (plan->src_width > SIDE_MOST || plan->src_height > SIDE_MOST || plan->dst_width > SIDE_MOST
-        || plan->dst_height > SIDE_MOST)
+    if (plan->src_width > MAX_SIDE || plan->src_height > MAX_SIDE || plan->dst_width > MAX_SIDE || plan->dst_height > MAX_SIDE)
         return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
                        plan->dst_height);
     const dg_box *box = &plan->box;
@@ -78,7 +77,7 @@ static int vertical_pass_first(const dg_resizer *resizer)
     return rows > 0 && rows > columns * 2;
 }
 
-/* An odd number of cache lines: rows a power of two apart would all want the same places of the cache. */
+/* Rows are an odd number of cache lines apart, since rows a power of two apart would all compete for the same sets of the cache. */
 static size_t spread(size_t bytes) { return (dg_round_up(bytes, 64) / 64 | 1) * 64; }
 
 static int lay_out(dg_resizer *resizer)

@@ -21,17 +21,21 @@ static void vp8l_read(dg_span content, dg_header *header)
     header->height = (int)(sizes >> 14 & 0x3FFF) + 1;
 }
 
-static void read_header(dg_span file, dg_header *header, dg_metadata *found)
+static void read_header(dg_reader *file, dg_header *header, dg_metadata *found)
 {
-    enum { XMP_FLAG = 4, EXIF_FLAG = 8 };
+    enum { XMP_FLAG = 4, EXIF_FLAG = 8, SIZES = 10 }; /* the bytes in which a chunk of pixels has said its size */
     int extended = 0;
-    if (file.size < 12 || memcmp(file.data, "RIFF", 4) || memcmp(file.data + 8, "WEBP", 4))
+    const uint8_t *data = file->data;
+    if (file->size < 12 || !dg_reader_need(file, 0, 12) || memcmp(data, "RIFF", 4) || memcmp(data + 8, "WEBP", 4))
         return;
-    size_t riff = dg_number32(file.data + 4, 4, 0), end = riff < file.size - 8 ? riff + 8 : file.size;
-    for (size_t at = 12; at < end && end - at >= 8;) {
-        const uint8_t *chunk = file.data + at;
+    size_t riff = dg_number32(data + 4, 4, 0), end = riff < file->size - 8 ? riff + 8 : file->size;
+    for (size_t at = 12; at < end && end - at >= 8 && dg_reader_need(file, at, 8);) {
+        const uint8_t *chunk = data + at;
         size_t length = dg_number32(chunk + 4, 4, 0), left = end - at - 8;
         dg_span content = {chunk + 8, length < left ? length : left}; /* of a cut-off file the size may still be there */
+        int is_metadata = !memcmp(chunk, "EXIF", 4) || !memcmp(chunk, "XMP ", 4);
+        if (!dg_reader_need(file, at + 8, is_metadata || content.size < SIZES ? content.size : SIZES))
+            return;
         if (!memcmp(chunk, "VP8X", 4) && at == 12 && content.size >= 10) {
             extended = content.data[0];
             header->width = (int)dg_number32(content.data + 4, 3, 0) + 1;
@@ -45,7 +49,7 @@ static void read_header(dg_span file, dg_header *header, dg_metadata *found)
         } else if (!memcmp(chunk, "XMP ", 4) && extended & XMP_FLAG && !found->xmp.data) {
             found->xmp = content;
         }
-        if (length + (length & 1) >= left)
+        if (length + (length & 1) >= left || (header->width && !(extended & (XMP_FLAG | EXIF_FLAG))))
             return;
         at += 8 + length + (length & 1);
     }

@@ -302,7 +302,7 @@ def test_the_bottleneck_is_named(tmp_path):
         assert client.stats()["bottleneck"] is None or client.stats()["seen"]
         for _ in client:
             time.sleep(0.002)
-        assert client.stats()["bottleneck"].startswith("reader")
+        assert client.stats()["bottleneck"].startswith("training loop is slow: ")
 
 
 def test_pickle_before_start_only(folder):

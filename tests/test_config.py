@@ -1,11 +1,13 @@
+import dataclasses
 import json
 import pathlib
+import pickle
 import warnings
 
 import numpy
 import pytest
 
-from datago import DatagoClient, environment
+from datago import DatagoBatchDataset, DatagoClient, environment
 from datago import config as configuration
 
 GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
@@ -25,6 +27,56 @@ def test_defaults():
     top = configuration.parse(GOOD)
     assert (top.limit, top.samples_buffer_size, top.on_error) == (2**63 - 1, 64, "skip")
     assert vars(top.source_config) == {"root_path": "/pictures", "random_sampling": False, "rank": 0, "world_size": 1}
+
+
+def test_nothing_changes_a_config():
+    given = changed("image_config", random_resized_crop={"size": [8, 9]}, background=[1, 2, 3])
+    before = json.dumps(given)
+    top = configuration.parse(given)
+    assert json.dumps(given) == before
+    given["image_config"]["background"][0] = 9
+    assert top.image_config.background == (1, 2, 3) and top.image_config.random_resized_crop.size == (8, 9)
+    sections = [top, top.source_config, top.image_config, top.image_config.random_resized_crop]
+    for section, name in zip(sections, ["limit", "root_path", "max_pixels", "size"], strict=True):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(section, name, 5)
+    assert hash(top) == hash(configuration.parse(json.loads(before)))
+
+
+def test_another_config_is_made_of_one_by_replace():
+    top = configuration.parse(GOOD)
+    other = dataclasses.replace(top, source_config=dataclasses.replace(top.source_config, rank=1, world_size=2), limit=5)
+    assert (other.source_config.rank, other.limit, top.source_config.rank, top.limit) == (1, 5, 0, 2**63 - 1)
+    assert other == configuration.parse(changed("source_config", rank=1, world_size=2) | {"limit": 5})
+
+
+def test_a_batch_dataset_has_a_config_of_its_own():
+    given = changed("image_config", random_resized_crop=8)
+    batches = DatagoBatchDataset(given, batch_size=4, dtype="float32", mean=0.5)
+    config = batches._client.config
+    assert (
+        config.batch.mean == (0.5,) * 3 and config.image_config.image_to_rgb8 and not configuration.parse(given).image_config.image_to_rgb8
+    )
+    assert configuration.parse(given) == dataclasses.replace(
+        config, batch=None, image_config=dataclasses.replace(config.image_config, image_to_rgb8=False)
+    )
+
+
+def test_a_pickled_client_has_the_same_config(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    client = DatagoClient(changed("source_config", rank="auto"))
+    other = pickle.loads(pickle.dumps(client))
+    ranks = {"rank": 1, "world_size": 3}
+    assert other.config == dataclasses.replace(client.config, source_config=dataclasses.replace(client.config.source_config, **ranks))
+    assert client.config.source_config.rank == "auto" == client.config.source_config.world_size
+
+
+def test_secrets_are_in_no_repr():
+    source = {"url": ["http://user:hunter2@host/a.tar?hunter2"], "auth_token": "hunter2"}
+    top = configuration.parse({"source_type": "webdataset", "source_config": source})
+    assert "hunter2" not in repr(top) and top.source_config.auth_token == "hunter2"
+    assert top.source_config.url == ("http://user:hunter2@host/a.tar?hunter2",)
 
 
 def test_json_text_and_dict_are_the_same():

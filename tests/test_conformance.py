@@ -1,5 +1,9 @@
 """Every source keeps what the protocol promises: ours, and one that a test makes up and registers."""
 
+import pathlib
+import re
+from dataclasses import dataclass
+
 import pytest
 from conftest import config as folder_config
 from conftest import jpeg
@@ -8,10 +12,12 @@ from tars import PIXEL, shards, tar, write_index
 from tars import config as shard_config
 
 from datago import DatagoClient, sources
-from datago.checks import BOOL, MAX_INT, REQUIRED, integer, ranges
+from datago.checks import BOOL, MAX_INT, integer, ranges
 from datago.engine._sample import Entry, Failure
+from datago.keys import key
 from datago.order import plan
-from datago.sources import Source, SourceType, Survey
+from datago.sources import Source, SourceSettings, SourceType, Survey
+from datago.sources.webdataset._tar import KIND_NAMES
 from datago.testing import Conformance, Opened
 
 pytestmark = pytest.mark.timeout(300)
@@ -92,6 +98,13 @@ class TestDatabase(Conformance):
 # ---- a source that nobody but this file knows -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class SquaresSettings(SourceSettings):
+    count: int = key(integer(1), doc="How many there are.")
+    bad: int = key(integer(0), 0, "How many of them cannot be read.")
+    random_sampling: bool = key(BOOL, None, "Shuffled.")
+
+
 class Squares(Source):
     """Samples "0", "1", … up to `count`, which share one picture; those below `bad` cannot be read."""
 
@@ -104,8 +117,8 @@ class Squares(Source):
 
     def open(self):
         settings = self._settings
-        own = plan.permutation(settings.count, plan.key(settings.seed, settings.epoch) if settings.random_sampling else 0)
-        self._own = own[plan.share(settings.count, settings.stream, settings.streams, settings.world_size, settings.uneven)]
+        own = plan.permutation(settings.source.count, plan.key(settings.seed, settings.epoch) if settings.source.random_sampling else 0)
+        self._own = own[plan.share(settings.source.count, settings.stream, settings.streams, settings.world_size, settings.uneven)]
         if settings.uneven != "keep":
             self.target = len(self._own)
 
@@ -118,7 +131,11 @@ class Squares(Source):
                 if self._stopped:
                     return
                 name = str(self._own[position])
-                entry = Failure(name, "sample", "it is bad") if int(name) < self._settings.bad else Entry(name, "S", [("image", "", PIXEL)])
+                entry = (
+                    Failure(name, "sample", "it is bad")
+                    if int(name) < self._settings.source.bad
+                    else Entry(name, "S", [("image", "", PIXEL)])
+                )
                 entry.position = position
                 yield [entry]
 
@@ -129,8 +146,8 @@ class Squares(Source):
         return {"done": self._settings.progress.ranges()}
 
 
-class SquaresType(SourceType):
-    keys = {"count": (integer(1), REQUIRED), "bad": (integer(0), 0), "random_sampling": (BOOL, None)}  # noqa: RUF012
+class SquaresType(SourceType[SquaresSettings]):
+    settings = SquaresSettings
     state = {"done": ranges(MAX_INT)}  # noqa: RUF012
     other_words = frozenset(["square"])
 
@@ -197,10 +214,14 @@ FAULTS = {
     ),
     "it keeps another state": ({"state": lambda self: {"finished": 3}}, "a_state_has_the_form_that_it_should"),
     "it ignores its rank": (
-        {"open": lambda self: setattr(self, "_own", range(self._settings.count))},
+        {"open": lambda self: setattr(self, "_own", range(self._settings.source.count))},
         "ranks_and_workers_share_the_samples",
     ),
-    "it knows no seed": ({"open": lambda self: setattr(self, "_own", range(self._settings.count))}, "the_order_is_that_of_the_seed"),
+    "it knows no seed": ({"open": lambda self: setattr(self, "_own", range(self._settings.source.count))}, "the_order_is_that_of_the_seed"),
+    "it passes over what it does not declare": (
+        {"stop": lambda self: self.skipped.update(rain=1)},
+        "the_client_delivers_what_there_is",
+    ),
     "it cannot count": ({"count": lambda self: len(self._own) + 1}, "counts_are_right_or_not_known"),
     "its failures have no position": ({"batches": _unplaced}, "failures_are_counted_and_have_positions"),
 }
@@ -218,3 +239,13 @@ def test_the_suite_sees(squares, monkeypatch, fault):
 def test_positions_are_the_entrys_own(squares):
     opened = Opened({"source_type": "squares", "source_config": {"count": 5, "bad": 1}})
     assert sorted(entry.position for entry in opened.take()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["db", "file", "webdataset"])
+def test_the_reasons_that_a_wing_names_are_declared_and_no_others(name):
+    wing = pathlib.Path(sources.__file__).parent / name
+    text = "".join(path.read_text() for path in wing.glob("*.py"))
+    named = set(re.findall(r'(?:_skip\(|skipped\[)"([^"]+)"', text)) | set(re.findall(r'return None, "([^"]+)"', text))
+    if name == "webdataset":
+        named |= {*KIND_NAMES} - {"unselected", "directory"}
+    assert named == set(sources.source_type(name).skips)

@@ -20,7 +20,7 @@ from conftest import jpeg
 from serving import TOKEN, serve
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")] + sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
 BLOCKS = [
     pytest.param(kind, text, id=f"{page.name}:{page.read_text()[: found.start()].count(chr(10)) + 1}")
     for page in PAGES
@@ -142,15 +142,17 @@ def test_links(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_files_are_there(page):
-    for name in re.findall(r"`((?:bench|datago|docs|examples|tests|tools)/[\w/]+\.\w+)", page.read_text()):
+    for name in re.findall(r"`((?:bench|datago|docs|examples|tests|tools)/[\w/]+(?:\.\w+)+)", page.read_text()):
         assert (ROOT / name).exists(), name
 
 
 def test_the_keys_of_the_config_are_documented():
-    from datago.config import IMAGE, TOP, source_keys
+    from datago.config import source_keys
+    from datago.keys import keys_of
+    from datago.settings import ImageSettings, Settings
 
-    text = (ROOT / "docs" / "config.md").read_text()
-    for key in {*TOP, *IMAGE, *(key for keys in source_keys().values() for key in keys)}:
+    text = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    for key in {*keys_of(Settings), *keys_of(ImageSettings), *(key for keys in source_keys().values() for key in keys)}:
         assert f"`{key}`" in text, key
 
 

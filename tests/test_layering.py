@@ -102,7 +102,7 @@ def test_only_the_registry_knows_a_wing():
 def test_the_registry_loads_a_wing_only_when_it_is_asked_for():
     code = "import sys, datago; print([name for name in sys.modules if name.startswith('datago.sources.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "['datago.sources.protocol']"
+    assert done.stdout.strip() == "['datago.sources.settings', 'datago.sources.protocol']"
 
 
 @pytest.mark.parametrize("name", WINGS)
@@ -129,4 +129,4 @@ def test_heavy_packages_are_imported_where_they_are_used():
         assert not re.search(rf"^(import|from) ({heavy})\b", path.read_text(), re.M), path
     # cli/competitors.py is a script: it times what else reads pictures
     torch = {path.name for path in modules() if re.search(r"import torch|from torch", path.read_text())}
-    assert torch == {"dataset.py", "competitors.py"}
+    assert torch == {"agree.py", "dataset.py", "competitors.py"}

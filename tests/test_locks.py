@@ -64,11 +64,14 @@ NATIVE = re.compile(r"\b(pthread_(?:mutex|rwlock|once|spinlock)_t|PyThread_\w+|P
 
 
 def locks_in(path):
-    """The kinds of locks that a file names, but for imports and definitions, one for each time."""
+    """The kinds of locks that a file names, but for imports, definitions and annotations, one for each time."""
     text = path.read_text()
     if path.suffix != ".py":
         return NATIVE.findall(text) + re.findall(r"\bthreading\.(\w+)\(", text)
-    nodes = list(ast.walk(ast.parse(text)))
+    tree = ast.parse(text)
+    types = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+    annotations = {inner for one in types if one is not None for inner in ast.walk(one)}
+    nodes = [node for node in ast.walk(tree) if node not in annotations]
     modules = ("threading", "_thread", "queue", "multiprocessing")
     names = [node.id for node in nodes if isinstance(node, ast.Name)]
     names += [node.attr for node in nodes if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) in modules]

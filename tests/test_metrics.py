@@ -54,7 +54,7 @@ def test_a_line_every_period(tmp_path, caplog):
     assert sum(1 for _ in client) == 9
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     assert len(lines) >= 3
-    pattern = r"\d+\.\d images/s; seen \d+, delivered \d+, failed 0, skipped 0, in flight \d+; (source|decoding|reader): .*"
+    pattern = r"\d+\.\d images/s; seen \d+, delivered \d+, failed 0, skipped 0, in flight \d+; (source|decoding|training loop) is slow: .*"
     assert all(re.fullmatch(pattern, line) for line in lines), lines
     assert "seen 10, delivered 10, failed 0, skipped 0, in flight 0;" in lines[-1]
 

@@ -67,7 +67,7 @@ def unpacked(wheel, tmp_path_factory):
 def test_what_it_holds(wheel, unpacked):
     assert re.fullmatch(r"datago-[\d.]+-cp311-abi3-m(any|usl)linux_\d+_\d+_\w+\.whl", wheel.name)
     kinds = {path.suffix for path in (unpacked / "datago").rglob("*.*")}
-    assert kinds == {".py", ".pyi", ".so"} | {path.suffix for path in (ROOT / "datago").glob("py.typed")}
+    assert kinds == {".json", ".py", ".pyi", ".so"} | {path.suffix for path in (ROOT / "datago").glob("py.typed")}
     texts = {path.name for path in unpacked.glob("*.dist-info/licenses/licenses/*")}
     assert texts == set(os.listdir(ROOT / "licenses"))
     built = re.findall(r"^([\w-]+) [\w.]+ [0-9a-f]{64} https://", (ROOT / "tools" / "build_deps.sh").read_text(), re.M)

@@ -21,7 +21,7 @@ def gather_state(state: dict[str, Any] | list[dict[str, Any]], group: Any = None
     """
     own = list(state) if isinstance(state, list | tuple) else [state]
     distributed = sys.modules.get("torch.distributed")
-    of_ranks = [own]
+    of_ranks: list[list[dict[str, Any]]] = [own]
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         of_ranks = [[] for _ in range(distributed.get_world_size(group))]
         distributed.all_gather_object(of_ranks, own, group)

@@ -1,6 +1,8 @@
 """What a training loop is done with, however far DataLoader workers or a prefetcher have read ahead of it."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 # States of batches that a loop may hold back unread; none that is known holds more than one. The older ones count as done.
 MOST_AHEAD = 16
@@ -14,21 +16,23 @@ class Keeper:
         workers: streams of this rank, as its batches say; 1 before the first of them.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.begin(None)
         self.workers = 1
 
-    def begin(self, base):
+    def begin(self, base: list[dict[str, Any]] | None) -> None:
         """A pass begins: nothing of it is done."""
-        self.base, self._done, self._ahead = base, {}, deque()
+        self.base = base
+        self._done: dict[int, dict[str, Any]] = {}
+        self._ahead: deque[dict[str, Any]] = deque()
 
-    def add(self, state):
+    def add(self, state: dict[str, Any]) -> None:
         """The loop was given the batch that has this state; it is done once `settle` says so."""
         self._ahead.append(state)
-        self.workers = state["workers"]
+        self.workers = int(state["workers"])
         self.settle(MOST_AHEAD)
 
-    def settle(self, ahead):
+    def settle(self, ahead: int) -> None:
         """All batches but the last so many are done."""
         while len(self._ahead) > ahead:
             state = self._ahead.popleft()
@@ -38,7 +42,7 @@ class Keeper:
                 self.base, self._done = None, {}
             self._done[state["worker"]] = state
 
-    def states(self, beginning):
+    def states(self, beginning: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
         """The states of all streams of this rank; `beginning(worker, workers, base)` is that of one of which no batch
         was done. What the pass began with, if nothing was: that may be a list of all ranks' states."""
         if self.base is not None and not self._done:

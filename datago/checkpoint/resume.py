@@ -2,10 +2,12 @@
 
 import secrets
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from datago.checkpoint.state import VERSION, checked, selection
 from datago.checks import MAX_INT
 from datago.order import plan, ranks
+from datago.settings import Settings
 from datago.sources import registered, source_type
 
 
@@ -15,7 +17,7 @@ class Run:
 
     Attributes:
         seed: of the shuffled order; None: not drawn yet.
-        drawn: the seed is this stream's own, drawn at its start, so that streams cannot agree on one order.
+        seed_is_random: the seed was drawn for this stream at its start, so that streams cannot agree on one order.
         rank, world_size, worker, workers: see plan.py.
         delivered: good samples handed out before, in this epoch and with these ranks.
         spent: what this stream's part of the limit has lost before that, with other ranks; negative where it gained.
@@ -24,7 +26,7 @@ class Run:
 
     epoch: int
     seed: int | None
-    drawn: bool
+    seed_is_random: bool
     shuffled: bool
     uneven: str
     rank: int
@@ -33,45 +35,45 @@ class Run:
     workers: int = 1
     delivered: int = 0
     spent: int = 0
-    resume: dict | None = None
+    resume: dict[str, Any] | None = None
 
     @property
-    def stream(self):
+    def stream(self) -> int:
         return self.rank + self.world_size * self.worker
 
     @property
-    def streams(self):
+    def streams(self) -> int:
         return self.world_size * self.workers
 
-    def draw(self):
+    def draw(self) -> None:
         """Called when the pass starts."""
         if self.seed is None:
             self.seed = secrets.randbits(64)
 
-    def of_source(self):
-        names = ("epoch", "seed", "drawn", "rank", "world_size", "stream", "streams", "resume")
+    def of_source(self) -> dict[str, Any]:
+        names = ("epoch", "seed", "seed_is_random", "rank", "world_size", "stream", "streams", "resume")
         return {name: getattr(self, name) for name in names}
 
-    def left(self, limit):
+    def left(self, limit: int) -> int:
         """How many more good samples the config's `limit` allows this stream."""
         return min(MAX_INT, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
-    def state(self, config, delivered, source, ended=False):
+    def state(self, config: Settings[Any], delivered: int, source: dict[str, Any] | None, ended: bool = False) -> dict[str, Any]:
         """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
-        values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered}
-        del values["resume"]
+        values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered, "drawn": self.seed_is_random}
+        del values["resume"], values["seed_is_random"]  # which older states have as "drawn"
         of_config = {"source_type": config.source_type, "selection": selection(config)}
         return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
 
 
-def begin(config, epoch, worker=0, workers=1):
+def begin(config: Settings[Any], epoch: int, worker: int = 0, workers: int = 1) -> Run:
     """A Run from the beginning of an epoch."""
     source = config.source_config
     rank, world_size = ranks.resolve(source.rank, source.world_size)
     return Run(epoch, config.seed, config.seed is None, source.random_sampling, config.uneven, rank, world_size, worker, workers)
 
 
-def resume(states, config, worker=0, workers=1):
+def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1) -> Run:
     """The Run that gives what is left of an epoch.
 
     Args:
@@ -92,11 +94,11 @@ def resume(states, config, worker=0, workers=1):
             )
         own = own[0]
         now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])
-        return now if own["seed"] is None else replace(now, seed=own["seed"], drawn=own["drawn"])
+        return now if own["seed"] is None else replace(now, seed=own["seed"], seed_is_random=own["drawn"])
     return _restriped(states, now, config)
 
 
-def _restriped(states, now, config):
+def _restriped(states: list[dict[str, Any]], now: Run, config: Settings[Any]) -> Run:
     """Another number of streams than before: what is left of all is dealt out anew."""
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]
@@ -117,7 +119,7 @@ def _restriped(states, now, config):
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
-    run = now if first["seed"] is None else replace(now, seed=first["seed"], drawn=first["drawn"] and not first["shuffled"])
+    run = now if first["seed"] is None else replace(now, seed=first["seed"], seed_is_random=first["drawn"] and not first["shuffled"])
     run.resume = kind.restripe(states)
     if config.limit < MAX_INT:
         left = sum(plan.portion(config.limit, s["worker"], s["workers"]) - s["spent"] - s["delivered"] for s in states)

@@ -2,21 +2,24 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from datago import sources
 from datago.checks import BOOL, MAX_INT, NATURAL, OBJECT, UNEVEN, integer, one_of, or_none, require
-from datago.config import TOP
+from datago.keys import keys_of
+from datago.settings import Settings
 
 VERSION = 1
+TOP = keys_of(Settings)
 # A dict has these keys, a list any number of such things; a pair is a check and what it wants.
 STATE = {
-    "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"][0], "seed": or_none(TOP["seed"][0]),
+    "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"].check, "seed": or_none(TOP["seed"].check),
     "drawn": BOOL, "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
     "delivered": NATURAL, "spent": integer(-MAX_INT), "ended": BOOL, "source": or_none(OBJECT),
 }  # fmt: skip
 
 
-def checked(states, config):
+def checked(states: Any, config: Settings[Any]) -> list[dict[str, Any]]:
     """The states, a list, copied and found to be whole, of one run, and of the config's. Raises ValueError."""
     given = states if isinstance(states, list | tuple) else [states]
     if not given:
@@ -39,12 +42,12 @@ def checked(states, config):
     return found
 
 
-def selection(config):
+def selection(config: Settings[Any]) -> dict[str, Any]:
     """Which samples a source is asked for: keys of source_config, and their values."""
     return sources.source_type(config.source_type).selection(config)
 
 
-def _check_fits(state, config):
+def _check_fits(state: dict[str, Any], config: Settings[Any]) -> None:
     if state["source_type"] != config.source_type:
         raise ValueError(f"source_type: the state is of {state['source_type']!r}, the config of {config.source_type!r}")
     then, now = state["selection"], selection(config)
@@ -57,7 +60,7 @@ def _check_fits(state, config):
             raise ValueError(f"{name}: {state_has[name]!r} when the state was taken, {value!r} in the config")
 
 
-def _check(state):
+def _check(state: dict[str, Any]) -> None:
     """Raises ValueError where a key is missing, or its value is none that it can have."""
     _check_form("", state, STATE)
     source, kind = state["source"], sources.source_type(state["source_type"])
@@ -70,7 +73,7 @@ def _check(state):
     kind.check_state(state)
 
 
-def _check_form(where, value, form):
+def _check_form(where: str, value: Any, form: Any) -> None:
     if isinstance(form, Mapping):
         require(isinstance(value, dict), where, value, "an object")
         for key, part in form.items():
@@ -83,4 +86,4 @@ def _check_form(where, value, form):
         for number, item in enumerate(value):
             _check_form(f"{where}[{number}]", item, form[0])
     else:
-        require(form[0](value), where, value, form[1])
+        require(form.test(value), where, value, form.wanted)

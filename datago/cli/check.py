@@ -5,25 +5,27 @@ The output contains no key, token or query of a url. If the config is invalid or
 one line on stderr.
 """
 
-import copy
 import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from datago.cli.inputs import Config, load
 from datago.cli.progress import progress
+from datago.settings import ImageSettings
 from datago.sources import source_type
+from datago.sources.settings import PassSettings
 
 SUMMARY = "validate a config, describe it, count what it would read"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("config", metavar="CONFIG", help="a JSON file, or a folder or shards, as for bench")
+    add("config", metavar="CONFIG", nargs="?", help="a JSON file, or a folder or shards, as for bench")
+    add("--schema", action="store_true", help="print the JSON schema of configs, for editors and validators, and end")
     add(
         "--ranks", type=int, nargs="?", const=0, metavar="N",
         help="count the samples of each of N ranks (default: the config's world_size)",
@@ -33,6 +35,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     from datago.order import ranks
 
+    if options.schema:
+        from datago.schema import config_schema
+
+        print(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+        return 0
+    if options.config is None:
+        raise ValueError("CONFIG: missing, wanted a JSON file, a folder or shards")
     if options.ranks is not None and options.ranks < 0:
         raise ValueError(f"--ranks: got {options.ranks}, wanted at least 1")
     _, config = load(options.config)
@@ -86,13 +95,13 @@ def meaning(config: Config) -> list[str]:
     if config.limit < MAX_INT:
         lines.append(f"A pass ends after {config.limit} good samples.")
     lines += _of_images(image)
-    lines.append({"skip": "What fails is counted and passed over.", "raise": "What fails raises SampleError."}[config.on_error])
+    lines.append("What fails raises SampleError." if config.on_error == "raise" else "What fails is counted and passed over.")
     if config.memory_limit:
         lines.append(f"At most {config.memory_limit} bytes are in flight.")
     return lines
 
 
-def _of_images(image: Config) -> Iterator[str]:
+def _of_images(image: ImageSettings) -> Iterator[str]:
     if image.random_resized_crop:
         resized = image.random_resized_crop
         yield (
@@ -112,7 +121,7 @@ def _of_images(image: Config) -> Iterator[str]:
         yield f"Samples hold {image.encode_format.upper()} files."
 
 
-def buckets(image: Config) -> list[list[int]]:
+def buckets(image: ImageSettings) -> list[list[int]]:
     """The [width, height] of each bucket, for a checked image_config; [] if pictures keep their size."""
     from datago import aspect_buckets
 
@@ -124,18 +133,16 @@ def buckets(image: Config) -> list[list[int]]:
     return [list(size) for size in found]
 
 
-def _settings(config: Config, rank: int, world_size: int) -> SimpleNamespace:
+def _settings(config: Config, rank: int, world_size: int) -> PassSettings[Any]:
     """The settings of the source of one rank."""
     from datago.checkpoint import resume
-    from datago.sources import section
+    from datago.engine._progress import Progress
+    from datago.sources import pass_settings
 
-    config = copy.copy(config)
-    config.source_config = copy.copy(config.source_config)
-    config.source_config.rank, config.source_config.world_size = rank, world_size
+    config = replace(config, source_config=replace(config.source_config, rank=rank, world_size=world_size))
     run = resume.begin(config, config.epoch)
     run.draw()
-    settings: SimpleNamespace = section(config, run, None)
-    return settings
+    return pass_settings(config, run, Progress())
 
 
 # ---- what is printed ------------------------------------------------------------------------------------------------

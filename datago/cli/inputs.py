@@ -4,14 +4,14 @@ import json
 import os
 import sys
 import warnings
-from types import SimpleNamespace
 from typing import Any
 
 from datago import config as configuration
 from datago.net.url import redact, scheme_of
+from datago.settings import Settings
 from datago.sources import recognise
 
-Config = SimpleNamespace  # a checked config: see `datago.config.parse`
+Config = Settings[Any]  # a checked config, of any source
 
 
 def load(given: str, image_config: dict[str, Any] | None = None) -> tuple[dict[str, Any], Config]:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 from datago import config as configuration
 from datago.checkpoint import resume
@@ -26,7 +27,8 @@ from datago.engine._pool import Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Entry, Failure
 from datago.environment import worker_count
-from datago.sources import Source, open_source, section, source_type
+from datago.settings import ImageSettings
+from datago.sources import Source, open_source, pass_settings, source_type
 from datago.threads import start_thread
 
 KEPT_BYTES, KEPT_COUNT = 1 << 28, 2000  # of encoded samples that `decode` keeps in memory
@@ -39,7 +41,7 @@ def listing(parsed: Config, seconds: float, pil: bool) -> Row:
     meter, going = Meter(seconds), True
     while going:
         before = meter.count
-        for count in source_type(parsed.source_type).enumerate(section(parsed, _run(parsed), Progress())):
+        for count in source_type(parsed.source_type).enumerate(pass_settings(parsed, _run(parsed), Progress())):
             going = meter.add(count)
             if not going:
                 break
@@ -83,12 +85,12 @@ def handing_over(parsed: Config, seconds: float, pil: bool) -> Row:
     return _through_pool(parsed, image, [Entry("x", "", [("image", "", out.getvalue())])] * 1000, seconds, pil)
 
 
-def whole(parsed: Config, seconds: float, pil: bool) -> Row:
-    """Reads a stream."""
-    return stream(seconds=seconds, pil=pil, config=parsed.given)
+def whole(config: dict[str, Any], seconds: float, pil: bool) -> Row:
+    """Reads a stream. It takes the config as it was given."""
+    return stream(seconds=seconds, pil=pil, config=config)
 
 
-STAGES: dict[str, Callable[[Config, float, bool], Row]] = {
+STAGES: dict[str, Callable[[Any, float, bool], Row]] = {
     "list": listing,
     "read": reading,
     "decode": decoding,
@@ -148,7 +150,7 @@ def _read_file(entry: Item) -> Entry | Failure:
         return Failure(path.decode(errors="replace"), "io", str(error))
 
 
-def _through_pool(parsed: Config, image: Config, entries: Sequence[Item], seconds: float, pil: bool) -> Row:
+def _through_pool(parsed: Config, image: ImageSettings, entries: Sequence[Item], seconds: float, pil: bool) -> Row:
     meter, failed, batch = Meter(seconds), 0, list(entries)
     if not batch:
         return meter.row()
@@ -188,9 +190,8 @@ def main() -> None:
     """Prints one line of JSON: a row, or {"error": message}."""
     stage, config, seconds, pil = json.loads(sys.stdin.read())
     try:
-        parsed = configuration.parse(config)
-        parsed.given = config
-        print(json.dumps(STAGES[stage](parsed, seconds, pil)))
+        work = STAGES[stage]
+        print(json.dumps(work(config if work is whole else configuration.parse(config), seconds, pil)))
     except (OSError, ValueError) as error:  # a SourceError is one of them
         print(json.dumps({"error": words(error)}))
 

@@ -3,8 +3,9 @@
 # A Batch (see _item.pxd) is open until its places are taken, or until nothing more will come. It travels through the ready ring as
 # an Item of its own, its `carrier`, once every place that was taken is filled. Failures travel between batches.
 #
-# There are `most` batches at a time, from the first place that is taken to the hands of the reader. That is more than can be open, so
-# that a worker that waits for one waits for the reader alone: one of them is closed, and whoever has to write there waits for nobody.
+# A batch counts from the first place that is taken until it is handed out, and there are at most `max_batches`. That is more than can be
+# open, so one of them is always closed, and whoever has to write there waits for nobody: a worker that waits for a batch waits for the
+# reader alone.
 from libc.stdint cimport int64_t, uint64_t
 
 from datago.engine._budget cimport Budget
@@ -23,7 +24,7 @@ cdef struct Batcher:
     bint drop            # batches that do not get full are dropped, not handed out short
     int64_t limit        # good samples wanted: after that many all is sent
     int64_t most_waiting  # places taken in open batches, after which the fullest of them goes
-    int64_t most         # batches that there may be; 0: any number
+    int64_t max_batches  # that there may be; 0: any number
     pthread_mutex_t lock  # guards what follows; with it held nobody waits for the GIL, nor makes or frees anything of Python's
     pthread_cond_t room  # a batch was handed out, or stop
     bint stopped

@@ -250,7 +250,7 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
     while True:
         out = NULL
         pthread_mutex_lock(&batcher.lock)
-        while batcher.most and batcher.count >= batcher.most and not batcher.stopped:
+        while batcher.max_batches and batcher.count >= batcher.max_batches and not batcher.stopped:
             dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
         # Where order is kept this item may have to wait, or others may have waited for it: all whose turn it is now get their place.
         if batcher.turns != NULL:

@@ -1,8 +1,8 @@
-# Bytes in flight, and who has to wait so that they do not become more than `limit`. Without a limit nothing is counted.
+# Counts the bytes in flight, and makes threads wait so that these stay within `limit`. Without a limit nothing is counted.
 #
 # Encoded bytes come in with their item, or when a worker reads a file; they may be half of the limit. Pixels are reserved before
 # they are decoded, by what the header says, and stay until the reader takes them, or until they are in their place in a batch.
-# Nobody waits for ever: what has to be done before anything else can leave is always let through, be it beyond the limit. That is
+# Nobody waits for ever: an item that must be done before anything else can leave is always admitted, even beyond the limit. That is
 # the item whose turn it is where order is kept, and else the first in the queue when no pixels are in flight. Nobody else passes
 # those who came before, or a large picture would wait as long as small ones come. Of batches there is a fixed number (see
 # _batch.pxd), whose share is no one else's: so these rules need not know them.

@@ -53,7 +53,7 @@ cdef void join_queue(Waiter **queue, Waiter *me) noexcept nogil:
 
 
 cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil:
-    """Whoever is first now may have been waiting for that alone."""
+    """Wakes the others if somebody comes to the head of the queue, who may have waited for that alone."""
     while queue[0] != me:
         queue = &queue[0].next
     queue[0] = me.next
@@ -62,7 +62,7 @@ cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil
 
 
 cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
-    """With the lock held, which it lets go."""
+    """Counts the bytes unless there was a stop, and releases the lock, which the caller holds."""
     cdef bint ok = not budget.stopped
     if ok:
         budget.encoded += encoded
@@ -76,23 +76,24 @@ cdef uint64_t in_flight(Budget *budget) noexcept nogil:
     return budget.encoded + budget.pixels + budget.batches
 
 
-cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+cdef void release(Budget *budget, uint64_t encoded, uint64_t pixels, uint64_t turn) noexcept nogil:
+    """Gives bytes back, and the turn to the item of number `turn` unless it has come to a later one."""
     if not budget.limit:
         return
     pthread_mutex_lock(&budget.lock)
     budget.encoded -= encoded
     budget.pixels -= pixels
+    budget.turn = max(budget.turn, turn)
     pthread_cond_broadcast(&budget.changed)
     pthread_mutex_unlock(&budget.lock)
+
+
+cdef void budget_give_back(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
+    release(budget, encoded, pixels, 0)
 
 
 cdef void budget_leave(Budget *budget, uint64_t number) noexcept nogil:
-    if not budget.limit:
-        return
-    pthread_mutex_lock(&budget.lock)
-    budget.turn = max(budget.turn, number + 1)
-    pthread_cond_broadcast(&budget.changed)
-    pthread_mutex_unlock(&budget.lock)
+    release(budget, 0, 0, number + 1)
 
 
 cdef void budget_add_batch(Budget *budget, int64_t bytes) noexcept nogil:

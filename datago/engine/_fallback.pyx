@@ -40,10 +40,11 @@ cdef dg_status pillow_process(dg_heap *heap, uint64_t memory_limit, dg_worker *t
 cdef dg_status pillow_decode(dg_heap *heap, uint64_t memory_limit, Part *part, const dg_process_options *options, int *orientation,
                              dg_error *error) noexcept:
     cdef dg_image *image = &part.picture.image
-    cdef uint64_t most = memory_limit // DG_PILLOW_PIXEL if memory_limit else options.decode.max_pixels
+    cdef uint64_t memory_pixels = memory_limit // DG_PILLOW_PIXEL if memory_limit else options.decode.max_pixels
     try:
         from datago.engine.fallback import decode
-        found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels, most)
+        found = decode(PyMemoryView_FromMemory(<char *>part.data.buf, part.data.len, PyBUF_READ), options.decode.max_pixels,
+                       memory_pixels)
         if isinstance(found, Failure):
             if found.text:  # without one, the text of the native path stays: it names the bytes, or the format
                 text = found.text.encode("utf-8", "replace")[:sizeof(error.text) - 1]

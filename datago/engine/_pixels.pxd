@@ -136,6 +136,7 @@ cdef const char *dg_status_name(dg_status status) noexcept nogil
 cdef dg_status dg_status_find(const char *name) noexcept nogil
 cdef dg_status dg_fail(dg_error *error, dg_status status, const char *text) noexcept nogil
 cdef dg_heap *dg_heap_new(size_t keep) noexcept nogil
+cdef bint dg_heap_inherited(const dg_heap *heap) noexcept nogil
 cdef void dg_heap_trim(dg_heap *heap) noexcept nogil
 cdef void dg_heap_free(dg_heap *heap) noexcept nogil
 cdef dg_status dg_buffer_alloc(dg_heap *heap, size_t size, dg_buffer *buffer) noexcept nogil
@@ -145,6 +146,9 @@ cdef dg_status dg_image_alloc(dg_heap *heap, int width, int height, int channels
 cdef void dg_image_free(dg_image *image) noexcept nogil
 cdef void dg_scratch_free(dg_scratch *scratch) noexcept nogil
 cdef dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error) noexcept nogil
+cdef dg_status dg_header_file_size(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width, int *height,
+                                   dg_error *error) noexcept nogil
+cdef const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int width, int height) noexcept nogil
 cdef dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
                                 dg_bucket **buckets, size_t *count, dg_error *error) noexcept nogil
 cdef void dg_draw_begin(dg_draw *draw, const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name,

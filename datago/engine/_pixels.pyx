@@ -9,6 +9,7 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "image.h" nogil:
     dg_heap *c_heap_new "dg_heap_new"(size_t keep)
+    bint c_heap_inherited "dg_heap_inherited"(const dg_heap *heap)
     void c_heap_trim "dg_heap_trim"(dg_heap *heap)
     void c_heap_free "dg_heap_free"(dg_heap *heap)
     dg_status c_buffer_alloc "dg_buffer_alloc"(dg_heap *heap, size_t size, dg_buffer *buffer)
@@ -22,7 +23,12 @@ cdef extern from "scratch.h" nogil:
 cdef extern from "file.h" nogil:
     dg_status c_file_read "dg_file_read"(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error)
 
+cdef extern from "header_file.h" nogil:
+    dg_status c_header_file_size "dg_header_file_size"(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width,
+                                                       int *height, dg_error *error)
+
 cdef extern from "buckets.h" nogil:
+    const dg_bucket *c_bucket_choose "dg_bucket_choose"(const dg_bucket *buckets, size_t count, int width, int height)
     dg_status c_buckets_build "dg_buckets_build"(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,
                                                  dg_bucket **buckets, size_t *count, dg_error *error)
 
@@ -82,6 +88,10 @@ cdef dg_heap *dg_heap_new(size_t keep) noexcept nogil:
     return c_heap_new(keep)
 
 
+cdef bint dg_heap_inherited(const dg_heap *heap) noexcept nogil:
+    return c_heap_inherited(heap)
+
+
 cdef void dg_heap_trim(dg_heap *heap) noexcept nogil:
     c_heap_trim(heap)
 
@@ -113,6 +123,15 @@ cdef void dg_scratch_free(dg_scratch *scratch) noexcept nogil:
 
 cdef dg_status dg_file_read(const char *path, uint64_t max_bytes, dg_scratch *scratch, size_t *size, dg_error *error) noexcept nogil:
     return c_file_read(path, max_bytes, scratch, size, error)
+
+
+cdef dg_status dg_header_file_size(const char *path, uint64_t max_bytes, int orient, dg_scratch *scratch, int *width, int *height,
+                                   dg_error *error) noexcept nogil:
+    return c_header_file_size(path, max_bytes, orient, scratch, width, height, error)
+
+
+cdef const dg_bucket *dg_bucket_choose(const dg_bucket *buckets, size_t count, int width, int height) noexcept nogil:
+    return c_bucket_choose(buckets, count, width, height)
 
 
 cdef dg_status dg_buckets_build(int default_image_size, int downsampling_ratio, double min_aspect, double max_aspect,

@@ -1,4 +1,3 @@
-from types import SimpleNamespace
 from typing import Any
 
 from datago.engine._progress import Progress
@@ -13,17 +12,19 @@ class Pool:
         ready_capacity: int,
         limit: int,
         max_file_bytes: int,
-        image: SimpleNamespace,
+        image: Any,
         progress: Progress,
         memory_limit: int = 0,
         ordered: bool = False,
         seed: int = 0,
         epoch: int = 0,
         base: int = 0,
-        batch: SimpleNamespace | None = None,
+        batch: Any = None,
     ) -> None: ...
     @property
     def thread_count(self) -> int: ...
+    @property
+    def inherited(self) -> bool: ...
     @property
     def stopped(self) -> bool: ...
     def submit(self, entries: list[tuple[bytes, int] | Entry | Failure], classes: list[int] | None = None) -> bool: ...

@@ -13,7 +13,6 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint64_t
-from posix.unistd cimport getpid
 
 from datago._threads cimport (
     dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, dg_thread_start, pthread_cond_broadcast, pthread_cond_destroy,
@@ -29,10 +28,10 @@ from datago.engine._budget cimport (
 from datago.engine._item cimport ITEM_BATCH, Item, item_free, item_new
 from datago.engine._options cimport free_image_options, set_batch_options, set_image_options
 from datago.engine._pixels cimport (
-    atomic_int, dg_heap_free, dg_heap_new, dg_heap_trim, dg_scratch, dg_scratch_free, dg_worker, dg_worker_enter, dg_worker_free,
-    dg_worker_new,
+    atomic_int, dg_heap_free, dg_heap_inherited, dg_heap_new, dg_heap_trim, dg_scratch, dg_scratch_free, dg_worker, dg_worker_enter,
+    dg_worker_free, dg_worker_new,
 )
-from datago.engine._process cimport ProcessContext, never_fits, process_item, settle_budget
+from datago.engine._process cimport ProcessContext, never_fits, process_item, shrink_reservation
 from datago.engine._progress cimport Progress
 from datago.engine._ring cimport (
     RING_CLOSED, RING_OK, RING_TIMEOUT, Ring, RingState, ring_close, ring_counts, ring_free, ring_new, ring_place, ring_pop, ring_push,
@@ -84,7 +83,7 @@ cdef void *worker(void *argument) noexcept nogil:
     pthread_mutex_unlock(&pool.lock)
     while ring_pop(pool.work, &item, -1) == RING_OK:
         process_item(&pool.process, tools, &scratch, <Item *>item)
-        settle_budget(&pool.process, <Item *>item)
+        shrink_reservation(&pool.process, <Item *>item)
         emit(pool, <Item *>item, &left)
     dg_worker_free(tools)
     dg_scratch_free(&scratch)
@@ -123,7 +122,7 @@ cdef void emit(PoolState *pool, Item *item, Item **left) noexcept nogil:
 # ---- the feeder's side ----------------------------------------------------------------------------------------------
 
 cdef void wait_for_credit(PoolState *pool) noexcept nogil:
-    """Is called with the lock held."""
+    """The caller holds the lock."""
     while pool.credits <= 0 and not pool.stop:
         dg_cond_wait(&pool.changed, &pool.lock, dg_now() + 3600)
 
@@ -179,7 +178,7 @@ cdef class Pool:
         limit: good samples after which the stream ends, 0 or more. Failures do not count.
         max_file_bytes: larger files are failures.
         memory_limit: bytes of encoded pictures and pixels in flight; 0: no limit.
-        image: a checked image_config (config.IMAGE has its keys).
+        image: an ImageSettings (see settings.py).
         progress: the positions of all that `take` gives are marked there.
         ordered: results leave in the order of `submit`.
         seed, epoch: of what is drawn for each sample, 64 bits each.
@@ -191,7 +190,6 @@ cdef class Pool:
     cdef PoolState *pool
     cdef pthread_t *threads
     cdef int started
-    cdef int pid
     cdef Progress progress
 
     def __cinit__(self, *, int threads, size_t work_capacity, size_t ready_capacity, int64_t limit, uint64_t max_file_bytes, image,
@@ -199,7 +197,6 @@ cdef class Pool:
                   size_t base=0, batch=None):
         cdef int failed = 0
         cdef PoolState *pool = <PoolState *>PyMem_RawCalloc(1, sizeof(PoolState))
-        self.pid = getpid()
         self.threads = <pthread_t *>PyMem_RawCalloc(threads, sizeof(pthread_t))
         if pool == NULL or self.threads == NULL:
             PyMem_RawFree(pool)
@@ -248,7 +245,7 @@ cdef class Pool:
 
     def __dealloc__(self):
         cdef PoolState *pool = self.pool
-        if pool == NULL or self.pid != getpid():
+        if pool == NULL or dg_heap_inherited(pool.process.heap):
             return
         if pool.work != NULL and pool.ready != NULL:
             self.stop()
@@ -267,7 +264,7 @@ cdef class Pool:
         PyMem_RawFree(pool)
 
     cdef int check_process(self) except -1:
-        if self.pid != getpid():
+        if dg_heap_inherited(self.pool.process.heap):
             raise RuntimeError("this Pool was made in another process, and its threads stayed there")
         return 0
 
@@ -275,6 +272,11 @@ cdef class Pool:
     def thread_count(self) -> int:
         """Worker threads that were started."""
         return self.started
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that made the pool."""
+        return dg_heap_inherited(self.pool.process.heap)
 
     @property
     def stopped(self) -> bool:
@@ -327,7 +329,7 @@ cdef class Pool:
     def take(self, bint convert, timeout=None):
         """The next result: a Sample (its dict if `convert`), a SampleBatch, a Failure, or None at the end or after `stop`.
 
-        Letting the GIL go costs more than taking a result that is ready, so it is only let go to wait. Every 50 ms signals are looked for.
+        Releasing the GIL costs more than taking a result that is ready, so it is released only to wait. Signals are checked every 50 ms.
         Raises TimeoutError after `timeout` seconds.
         """
         cdef PoolState *pool = self.pool
@@ -408,7 +410,7 @@ cdef class Pool:
         """
         cdef PoolState *pool = self.pool
         cdef void *item
-        if self.pid != getpid():
+        if dg_heap_inherited(pool.process.heap):
             return
         pool.stop = 1
         batcher_stop(pool.batcher)

@@ -21,4 +21,4 @@ cdef void process_item(ProcessContext *context, dg_worker *tools, dg_scratch *sc
 cdef bint never_fits(Budget *budget, Item *item, uint64_t bytes) noexcept nogil
 # A processed item gives back what it does not need any more: it keeps its pixels, and the bytes that its Entry holds. The bytes of a file
 # lie in the worker's memory, which is used again.
-cdef void settle_budget(ProcessContext *context, Item *item) noexcept nogil
+cdef void shrink_reservation(ProcessContext *context, Item *item) noexcept nogil

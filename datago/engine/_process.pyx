@@ -82,7 +82,7 @@ cdef bint never_fits(Budget *budget, Item *item, uint64_t bytes) noexcept nogil:
     if not limit or bytes <= limit:
         return False
     item.kind = ITEM_FAILURE
-    snprintf(text, sizeof(text), "it takes some %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
+    snprintf(text, sizeof(text), "needs about %llu bytes, memory_limit is %llu%s", <unsigned long long>bytes,
              <unsigned long long>limit, <const char *>" beside the batches" if budget.share else <const char *>"")
     dg_fail(&item.error, DG_TOO_LARGE, text)
     return True
@@ -106,7 +106,7 @@ cdef bint reserve_pixels(ProcessContext *context, const dg_process_options *opti
     return True
 
 
-cdef void settle_budget(ProcessContext *context, Item *item) noexcept nogil:
+cdef void shrink_reservation(ProcessContext *context, Item *item) noexcept nogil:
     cdef uint64_t encoded = 0, pixels = 0
     cdef int i
     if not context.budget.limit:

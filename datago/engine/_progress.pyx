@@ -27,7 +27,7 @@ cdef class Progress:
     cdef size_t _find(self, int64_t position) noexcept nogil:
         """The first range that ends at `position` or later."""
         cdef size_t low = 0, high = self.count, middle
-        if high and self.items[high - 1].end <= position:  # in order, mostly
+        if high and self.items[high - 1].end <= position:  # positions mostly come in order
             return high - 1 if self.items[high - 1].end == position else high
         while low < high:
             middle = (low + high) // 2
@@ -45,7 +45,7 @@ cdef class Progress:
             return 0
         pthread_mutex_lock(&self.lock)
         first = last = self._find(begin)
-        while last < self.count and self.items[last].begin <= end:  # those it touches become one with it
+        while last < self.count and self.items[last].begin <= end:  # ranges that it touches are merged with it
             begin = min(begin, self.items[last].begin)
             end = max(end, self.items[last].end)
             last += 1

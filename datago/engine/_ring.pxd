@@ -1,9 +1,9 @@
 # A bounded first-in first-out ring of pointers for any number of producers and consumers, all without the GIL.
 #
-# With `ring_place` it keeps an order of its own: items are numbered from 0, come in as they will, and leave by number.
+# With `ring_place` items are numbered from 0, come in in any order, and leave by number.
 #
-# Mutex and two condition variables. Closed is not drained: once ring_close was called nothing goes in any more, and
-# ring_pop gives what is left before it says CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
+# It is a mutex and two condition variables. A closed ring still gives what it holds: after ring_close nothing goes in any more, and
+# ring_pop gives what is left before it returns RING_CLOSED. Times are seconds; a timeout of 0 never waits, a negative one waits for ever.
 from libc.stdint cimport uint64_t
 
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
@@ -20,18 +20,20 @@ cdef struct RingCounts:
     uint64_t push_waits   # times a producer found it full: what comes after is the bottleneck
     uint64_t pop_waits    # times a consumer found it empty: what comes before is the bottleneck
 
+cdef struct Side:
+    pthread_cond_t changed
+    size_t asleep         # threads that wait; nobody is signalled when nobody sleeps
+    bint woken            # one of them was signalled, and does not run yet
+    uint64_t *waits       # counts of the ring: push_waits or pop_waits
+
 cdef struct Ring:
     pthread_mutex_t lock
-    pthread_cond_t not_empty
-    pthread_cond_t not_full
+    Side producers        # threads that wait for room
+    Side consumers        # threads that wait for an item
     void **slots          # NULL where there is none
     size_t head           # the next to be popped
     bint closed
     bint placed           # filled by ring_place
-    size_t poppers        # threads asleep on not_empty; nobody is signalled when nobody sleeps
-    size_t pushers        # threads asleep on not_full
-    bint pop_woken        # one of them was woken, and does not run yet
-    bint push_woken
     RingCounts counts
 
 cdef Ring *ring_new(size_t capacity) noexcept nogil   # NULL when memory is short

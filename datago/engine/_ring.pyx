@@ -21,16 +21,17 @@ cdef Ring *ring_new(size_t capacity) noexcept nogil:
         return NULL
     ring.counts.capacity = capacity
     pthread_mutex_init(&ring.lock, NULL)
-    dg_cond_init(&ring.not_empty)
-    dg_cond_init(&ring.not_full)
+    dg_cond_init(&ring.consumers.changed)
+    dg_cond_init(&ring.producers.changed)
+    ring.consumers.waits, ring.producers.waits = &ring.counts.pop_waits, &ring.counts.push_waits
     return ring
 
 
 cdef void ring_free(Ring *ring) noexcept nogil:
     if ring == NULL:
         return
-    pthread_cond_destroy(&ring.not_empty)
-    pthread_cond_destroy(&ring.not_full)
+    pthread_cond_destroy(&ring.consumers.changed)
+    pthread_cond_destroy(&ring.producers.changed)
     pthread_mutex_destroy(&ring.lock)
     PyMem_RawFree(ring.slots)
     PyMem_RawFree(ring)
@@ -40,32 +41,40 @@ cdef void ring_free(Ring *ring) noexcept nogil:
 # on its way; it wakes the next one if there is something left to do.
 
 cdef inline void wake_popper(Ring *ring) noexcept nogil:
-    if ring.poppers and not ring.pop_woken and ring.slots[ring.head] != NULL:
-        ring.pop_woken = True
-        pthread_cond_signal(&ring.not_empty)
+    if ring.consumers.asleep and not ring.consumers.woken and ring.slots[ring.head] != NULL:
+        ring.consumers.woken = True
+        pthread_cond_signal(&ring.consumers.changed)
 
 
 cdef inline void wake_pusher(Ring *ring) noexcept nogil:
-    if ring.pushers and not ring.push_woken and ring.counts.depth < ring.counts.capacity:
-        ring.push_woken = True
-        pthread_cond_signal(&ring.not_full)
+    if ring.producers.asleep and not ring.producers.woken and ring.counts.depth < ring.counts.capacity:
+        ring.producers.woken = True
+        pthread_cond_signal(&ring.producers.changed)
+
+
+cdef inline bint wait_on(Ring *ring, Side *side, int *waits, double timeout, double deadline) noexcept nogil:
+    """Waits, with the lock held, until the other side wakes this thread; False once the deadline has passed. `waits` counts within a call,
+    since a call that waits twice for one item counts as one in RingCounts."""
+    waits[0] += 1
+    if waits[0] == 1:
+        side.waits[0] += 1
+    if timeout >= 0 and (timeout == 0 or dg_now() >= deadline):
+        return False
+    side.asleep += 1
+    dg_cond_wait(&side.changed, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
+    side.asleep -= 1
+    side.woken = False
+    return True
 
 
 cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
     cdef double deadline = dg_now() + timeout if timeout > 0 else 0
-    cdef bint waited = False
+    cdef int waits = 0
     pthread_mutex_lock(&ring.lock)
     while ring.counts.depth == ring.counts.capacity and not ring.closed:
-        if not waited:
-            waited = True
-            ring.counts.push_waits += 1
-        if timeout >= 0 and (timeout == 0 or dg_now() >= deadline):
+        if not wait_on(ring, &ring.producers, &waits, timeout, deadline):
             pthread_mutex_unlock(&ring.lock)
             return RING_TIMEOUT
-        ring.pushers += 1
-        dg_cond_wait(&ring.not_full, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
-        ring.pushers -= 1
-        ring.push_woken = False
     if ring.closed:
         pthread_mutex_unlock(&ring.lock)
         return RING_CLOSED
@@ -79,16 +88,11 @@ cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
 
 
 cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogil:
-    cdef bint waited = False
+    cdef int waits = 0
     pthread_mutex_lock(&ring.lock)
     # passed - depth items have left, and the next one to leave has that number
     while number >= ring.counts.passed - ring.counts.depth + ring.counts.capacity and not ring.closed:
-        if not waited:
-            waited = True
-            ring.counts.push_waits += 1
-        ring.pushers += 1
-        dg_cond_wait(&ring.not_full, &ring.lock, dg_now() + 3600)
-        ring.pushers -= 1
+        wait_on(ring, &ring.producers, &waits, -1, 0)
     if ring.closed:
         pthread_mutex_unlock(&ring.lock)
         return RING_CLOSED
@@ -103,7 +107,7 @@ cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogi
 
 cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
     cdef double deadline = dg_now() + timeout if timeout > 0 else 0
-    cdef bint waited = False
+    cdef int waits = 0
     pthread_mutex_lock(&ring.lock)
     while ring.slots[ring.head] == NULL:
         if ring.closed and ring.counts.depth == 0:
@@ -112,16 +116,9 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
         if ring.closed:  # nobody will bring the item that is missing here, so those behind it are given out
             ring.head = (ring.head + 1) % ring.counts.capacity
             continue
-        if not waited:
-            waited = True
-            ring.counts.pop_waits += 1
-        if timeout >= 0 and (timeout == 0 or dg_now() >= deadline):
+        if not wait_on(ring, &ring.consumers, &waits, timeout, deadline):
             pthread_mutex_unlock(&ring.lock)
             return RING_TIMEOUT
-        ring.poppers += 1
-        dg_cond_wait(&ring.not_empty, &ring.lock, deadline if timeout > 0 else dg_now() + 3600)
-        ring.poppers -= 1
-        ring.pop_woken = False
     item[0] = ring.slots[ring.head]
     ring.slots[ring.head] = NULL
     ring.head = (ring.head + 1) % ring.counts.capacity
@@ -129,8 +126,8 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
     wake_popper(ring)
     if not ring.placed:
         wake_pusher(ring)
-    elif ring.pushers:
-        pthread_cond_broadcast(&ring.not_full)  # each waits for a number of its own
+    elif ring.producers.asleep:
+        pthread_cond_broadcast(&ring.producers.changed)  # each waits for a number of its own
     pthread_mutex_unlock(&ring.lock)
     return RING_OK
 
@@ -138,8 +135,8 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
 cdef void ring_close(Ring *ring) noexcept nogil:
     pthread_mutex_lock(&ring.lock)
     ring.closed = True
-    pthread_cond_broadcast(&ring.not_empty)
-    pthread_cond_broadcast(&ring.not_full)
+    pthread_cond_broadcast(&ring.consumers.changed)
+    pthread_cond_broadcast(&ring.producers.changed)
     pthread_mutex_unlock(&ring.lock)
 
 

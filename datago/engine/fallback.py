@@ -4,6 +4,8 @@ import contextlib
 import functools
 import io
 import re
+import sys
+from typing import Any
 
 from datago.engine import pillow, tiff, variants
 from datago.engine._sample import Failure
@@ -22,31 +24,32 @@ _TRUNCATED = re.compile(
 class _Opened:
     """A picture of which Pillow has read the header."""
 
-    def __init__(self, name, data):
-        self.name, self.orientation, self.inverted = name, None, False
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.inverted = name, False
+        self.orientation: int | None = None  # None: as EXIF says
         self.has_alpha = name == "TGA" and variants.tga_has_alpha(data)
         if name == "TIFF":
             _silence_libtiff()
             source, self.orientation, self.inverted = tiff.prepare(data)
         else:
             source = variants.PREPARE.get(name, bytes)(data)
-        self.image = pillow.factories[name](io.BytesIO(source), "")
+        self.image: Any = pillow.factories[name](io.BytesIO(source), "")
         if name in variants.OPENED:
             variants.OPENED[name](self.image, data, pillow.raw_palette)
         pillow.check_size(self.image.size)
 
 
 class _Broken(Exception):
-    """No format's plugin can open the file; this one's was meant."""
+    """No plugin can open the file. `name` is the format whose signature it has, `error` what that plugin raised."""
 
-    def __init__(self, name, error):
+    def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name, error)
         self.name, self.error = name, error
 
 
-def _open(data, most):
-    """The picture, or None for no known format. Raises TooLarge beyond `most` pixels, _Broken for what cannot be opened."""
-    pillow.limit.most = most
+def _open(data: bytes, max_pixels: int) -> _Opened | None:
+    """The picture, or None for no known format. Raises TooLarge beyond `max_pixels`, _Broken for what cannot be opened."""
+    pillow.limit.max_pixels = max_pixels
     prefix = data[:16]
     broken = None
     for name, accept in pillow.accepts.items():
@@ -70,7 +73,7 @@ def _open(data, most):
     return None
 
 
-def size(data):
+def size(data: memoryview) -> tuple[int, int]:
     """(width, height) that a file states, before any pixel is decoded; (0, 0) where no plugin can tell.
 
     Args:
@@ -81,17 +84,36 @@ def size(data):
     except TooLarge as stated:
         return stated.width, stated.height
     except (_Broken, MemoryError):
-        pass  # decode() will say so
+        pass  # decode() will report it
     return 0, 0
 
 
-def decode(data, max_pixels, most):
+def upright_size(data: memoryview, orient: bool) -> tuple[int, int] | Failure:
+    """What `decode` would find: (width, height), turned as EXIF says if `orient`; or a Failure. No pixel is decoded.
+
+    Args:
+        data: the file's bytes, a memoryview that is only valid during the call.
+    """
+    try:
+        opened = _open(bytes(data), sys.maxsize)
+        if opened is None:
+            return Failure("", "unsupported", "unknown format")
+        width, height = opened.image.size
+        orientation = _orientation(opened) if opened.orientation is None else opened.orientation
+        return (height, width) if orient and orientation >= 5 else (width, height)
+    except MemoryError:
+        return Failure("", "no_memory", "Pillow ran out of memory")
+    except _Broken as broken:
+        return _failure(broken.name, broken.error)
+
+
+def decode(data: memoryview, max_pixels: int, memory_pixels: int) -> tuple[bytes, int, int, int, int, int] | Failure:
     """Decodes the first frame of an image.
 
     Args:
         data: the file's bytes, a memoryview that is only valid during the call.
         max_pixels: width x height beyond which the picture is refused.
-        most: what memory_limit allows of that.
+        memory_pixels: the same, by memory_limit.
 
     Returns:
         (pixels, width, height, channels, depth, orientation): bytes of interleaved samples without padding (16-bit ones in
@@ -99,7 +121,7 @@ def decode(data, max_pixels, most):
     """
     name = ""
     try:
-        opened = _open(bytes(data), min(max_pixels, most))
+        opened = _open(bytes(data), min(max_pixels, memory_pixels))
         if opened is None:
             return Failure("", "unsupported", "")
         name = opened.name
@@ -107,7 +129,7 @@ def decode(data, max_pixels, most):
         opened.image.load()
         return *_samples(opened, box), _orientation(opened) if opened.orientation is None else opened.orientation
     except TooLarge as error:
-        text = f"max_pixels is {max_pixels}" if error.width * error.height > max_pixels else f"memory_limit allows {most}"
+        text = f"max_pixels is {max_pixels}" if error.width * error.height > max_pixels else f"memory_limit allows {memory_pixels}"
         return Failure("", "too_large", f"{name or error.format}: {error}, {text}")
     except MemoryError:
         return Failure("", "no_memory", "Pillow ran out of memory")
@@ -117,7 +139,7 @@ def decode(data, max_pixels, most):
         return _failure(name, error)
 
 
-def _failure(name, error):
+def _failure(name: str, error: Exception) -> Failure:
     text = str(error) or type(error).__name__
     if isinstance(error, (Unsupported, NotImplementedError)) or _UNSUPPORTED.search(text):
         reason = "unsupported"
@@ -128,7 +150,7 @@ def _failure(name, error):
     return Failure("", reason, f"{name}: {' '.join(text.split())}")
 
 
-def _orientation(opened):
+def _orientation(opened: _Opened) -> int:
     try:
         value = opened.image.getexif().get(0x0112, 1)
     except Exception:  # metadata is never a reason to drop pixels
@@ -137,9 +159,9 @@ def _orientation(opened):
 
 
 @functools.cache
-def _silence_libtiff():
-    """libtiff prints its errors unless it is told not to, which Pillow does for its warnings only. So it is looked for among the
-    libraries that are loaded; where it is a part of Pillow's own, it goes on printing."""
+def _silence_libtiff() -> None:
+    """Stops libtiff from printing its errors, since Pillow stops only its warnings. It is looked for among the libraries that are
+    loaded; where it is linked into one of Pillow's modules it goes on printing."""
     import ctypes
 
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
@@ -148,7 +170,7 @@ def _silence_libtiff():
                 ctypes.CDLL(path).TIFFSetErrorHandler(None)
 
 
-def _samples(opened, box):
+def _samples(opened: _Opened, box: tuple[int, int, int, int] | None) -> tuple[bytes, int, int, int, int]:
     """(bytes, width, height, channels, depth) of a loaded image: grey, grey + alpha, RGB or RGBA. `box` is where a GIF's first frame
     lies; around it nothing is shown."""
     image, name = opened.image, opened.name

@@ -15,6 +15,7 @@ import logging
 import sys
 import threading
 import types
+from typing import Any
 
 from datago.engine import variants
 
@@ -33,9 +34,9 @@ _NAME = "_datago_pillow"
 
 
 class TooLarge(Exception):
-    """A picture has more pixels than `limit.most`."""
+    """A picture has more pixels than `limit.max_pixels`."""
 
-    def __init__(self, width, height):
+    def __init__(self, width: int, height: int) -> None:
         super().__init__(f"{width} x {height} pixels")
         self.width, self.height, self.format = width, height, ""
 
@@ -43,24 +44,24 @@ class TooLarge(Exception):
 limit = threading.local()
 
 
-def check_size(size, **_):
+def check_size(size: tuple[int, int], **_: object) -> None:
     """Called by Pillow's plugins with every size before they allocate pixels, also of pictures within an icon."""
-    if size[0] * size[1] > limit.most:
+    if size[0] * size[1] > limit.max_pixels:
         raise TooLarge(*size)
 
 
-def _plugin(name):
+def _plugin(name: str) -> Any:
     return sys.modules[f"{_NAME}.{name}"]
 
 
-def _mend(image):
+def _mend(image: Any) -> None:
     """Texts and profiles of a PNG within an icon are no reason to drop it, and BMP's runs are decoded by its rules."""
 
-    def skip(self, _, length):
+    def skip(self: Any, _: int, length: int) -> Any:
         return _plugin("ImageFile")._safe_read(self.fp, length)
 
-    class Runs(_plugin("BmpImagePlugin").BmpRleDecoder):
-        def decode(self, _):
+    class Runs(_plugin("BmpImagePlugin").BmpRleDecoder):  # type: ignore[misc]  # its base is known only at run time
+        def decode(self, _: bytes) -> tuple[int, int]:
             pixels = variants.bmp_runs(self.fd.read, self.state.xsize, self.state.ysize, self.args[1])
             self.set_as_raw(pixels, "L" if self.mode in ("1", "L") else "P", (0, self.args[-1]))
             return -1, 0
@@ -70,9 +71,9 @@ def _mend(image):
     image.register_decoder("bmp_rle", Runs)
 
 
-def _load():
-    pillow = importlib.import_module("PIL")
-    spec = importlib.util.spec_from_file_location(_NAME, pillow.__file__, submodule_search_locations=list(pillow.__path__))
+def _load() -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
+    pillow: Any = importlib.import_module("PIL")
+    spec: Any = importlib.util.spec_from_file_location(_NAME, pillow.__file__, submodule_search_locations=list(pillow.__path__))
     package = importlib.util.module_from_spec(spec)
     sys.modules[_NAME] = package
     spec.loader.exec_module(package)
@@ -84,12 +85,13 @@ def _load():
     logger = logging.getLogger(_NAME)
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
-    image = importlib.import_module(f"{_NAME}.Image")
+    image: Any = importlib.import_module(f"{_NAME}.Image")
     for plugin in FORMATS.values():
         with contextlib.suppress(ImportError):
             importlib.import_module(f"{_NAME}.{plugin}ImagePlugin")
+    modules: dict[str, Any] = dict(sys.modules)
     silent = types.SimpleNamespace(warn=lambda *_, **__: None)
-    for name, module in list(sys.modules.items()):
+    for name, module in modules.items():
         if name.startswith(f"{_NAME}.") and hasattr(module, "warnings"):
             module.warnings = silent
     _plugin("TiffImagePlugin").READ_LIBTIFF = True  # it knows more than Pillow's own reader: planes, strips, sizes
@@ -107,7 +109,7 @@ Image, raw_palette, factories, accepts = _load()
 
 
 @functools.cache
-def libtiff_has(codec):
+def libtiff_has(codec: str) -> bool:
     """Whether the libtiff at hand has a codec that it may be built without. It says so only when it is used."""
     try:
         Image.new("RGB", (16, 16)).save(io.BytesIO(), "TIFF", compression=codec)

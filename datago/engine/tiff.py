@@ -25,7 +25,7 @@ _OPTIONAL = {34925: "lzma", 50000: "zstd", 50001: "webp"}  # libtiff may be buil
 class _Directory:
     """The first directory of a TIFF file. struct.error where it, or one of its values, lies beyond the file's end."""
 
-    def __init__(self, data):
+    def __init__(self, data: bytes) -> None:
         self.data = data
         self.order = "<" if data[:2] == b"II" else ">"
         self.big = struct.unpack_from(f"{self.order}H", data, 2)[0] == 43
@@ -39,13 +39,13 @@ class _Directory:
         width = struct.calcsize(self.entry) + self.inline
         if at + count * width > len(data):
             raise Truncated("its directory is cut off")
-        self.entries = {}
+        self.entries: dict[int, tuple[int, int, int]] = {}  # tag -> type, number of values, and where they are, or where that is said
         for i in range(count):
             tag, kind, number = struct.unpack_from(self.entry, data, at + i * width)
             self.entries.setdefault(tag, (kind, number, at + i * width + width - self.inline))
 
-    def _place(self, tag):
-        """Type, number of values, and where they are."""
+    def _place(self, tag: int) -> tuple[int, int, int, int]:
+        """Type and number of a tag's values, where they are, and how many bytes they take."""
         kind, number, at = self.entries[tag]
         size = _BYTES.get(kind, 0) * number
         if size > self.inline:
@@ -54,7 +54,7 @@ class _Directory:
             raise Truncated(f"tag {tag} lies beyond the end of the file")
         return kind, number, at, size
 
-    def numbers(self, tag, default=()):
+    def numbers(self, tag: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """The values of a tag of whole numbers, a tuple."""
         if tag not in self.entries:
             return default
@@ -63,10 +63,10 @@ class _Directory:
             raise Corrupt(f"tag {tag} holds no whole numbers")
         return struct.unpack_from(f"{self.order}{number}{_SIZES[kind][1]}", self.data, at)
 
-    def number(self, tag, default):
+    def number(self, tag: int, default: int) -> int:
         return self.numbers(tag, (default,))[0]
 
-    def orientation(self):
+    def orientation(self) -> int:
         """The orientation, or what XMP says where there is none; 1 where that is no orientation."""
         value = 1
         try:
@@ -80,9 +80,9 @@ class _Directory:
             pass  # metadata is never a reason to drop pixels
         return value if value in range(1, 9) else 1
 
-    def stripped(self, changed):
+    def stripped(self, changed: dict[int, int]) -> bytes:
         """The file with a new first and only directory, of what pixels depend on; `changed` has new values of tags of one SHORT."""
-        out = []
+        out: list[bytes] = []
         for tag in sorted(_KEPT & self.entries.keys()):
             kind, number, at = self.entries[tag]
             value = self.data[at : at + self.inline]
@@ -97,7 +97,7 @@ class _Directory:
         return b"".join((start, where, self.data[begin:], bytes(at - len(self.data)), count, *out, bytes(8)))
 
 
-def prepare(data):
+def prepare(data: bytes) -> tuple[bytes, int, bool]:
     """(file for Pillow, orientation, whether white is zero in 16-bit grey, which Pillow does not turn round).
 
     Raises Unsupported for what Pillow, or libtiff as Pillow uses it, decodes to wrong pixels or not at all."""
@@ -109,7 +109,7 @@ def prepare(data):
     return directory.stripped({_PHOTOMETRIC: 1} if inverted else {}), directory.orientation(), inverted
 
 
-def _check(directory):
+def _check(directory: _Directory) -> bool:
     width, height = directory.number(_WIDTH, 0), directory.number(_HEIGHT, 0)
     if not width or not height:
         raise Corrupt("it states no size")
@@ -154,7 +154,7 @@ def _check(directory):
     return photometric == 0 and bits == (16,)
 
 
-def _check_extent(directory, width, height, planes):
+def _check_extent(directory: _Directory, width: int, height: int, planes: int) -> None:
     """The pixels must be there: neither Pillow nor libtiff misses strips that are not listed."""
     if _TILE_WIDTH in directory.entries:
         across, down = directory.number(_TILE_WIDTH, 0), directory.number(_TILE_HEIGHT, 0)

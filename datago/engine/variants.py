@@ -3,6 +3,8 @@
 import functools
 import re
 import struct
+from collections.abc import Callable
+from typing import Any
 
 
 class Unsupported(Exception):
@@ -17,12 +19,12 @@ class Truncated(Exception):
     """The file ends before the picture does."""
 
 
-def _refuse(condition, text):
+def _refuse(condition: object, text: str) -> None:
     if condition:
         raise Unsupported(text)
 
 
-def bmp(data, begin=14):
+def bmp(data: bytes, begin: int = 14) -> bytes:
     """16-bit pixels with an alpha bit, which Pillow drops."""
     size, *_ = struct.unpack_from("<I", data, begin)
     if size >= 56:
@@ -32,7 +34,7 @@ def bmp(data, begin=14):
     return data
 
 
-def bmp_opened(image, data, raw_palette, begin=14):
+def bmp_opened(image: Any, data: bytes, raw_palette: Callable[[str, bytes], Any], begin: int = 14) -> None:
     """Pillow drops a palette of ascending greys, and then reads pixels of another width: the palette is put back."""
     size, *_ = struct.unpack_from("<I", data, begin)
     (bits,) = struct.unpack_from("<H", data, begin + (10 if size == 12 else 14))
@@ -44,10 +46,10 @@ def bmp_opened(image, data, raw_palette, begin=14):
         image.tile = [image.tile[0]._replace(args=({1: "P;1", 4: "P;4", 8: "P"}[bits], *arguments[1:]))]
 
 
-def bmp_runs(read, width, height, four):
+def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) -> bytes:
     """Indices of a run-length encoded BMP, its rows as the file has them, one byte each. `four`: two pixels a byte."""
 
-    def pixels(count):
+    def pixels(count: int) -> bytes:
         found = read((count + 1) // 2 if four else count)
         return bytes(half for byte in found for half in (byte >> 4, byte & 15)) if four else found
 
@@ -79,7 +81,7 @@ def bmp_runs(read, width, height, four):
     return bytes(grid)
 
 
-def tga(data):
+def tga(data: bytes) -> bytes:
     """Pillow takes what is in the place of alpha for alpha, be there alpha bits or not, and those of 16-bit pixels the other way round."""
     kind, depth, flags = data[2], data[16], data[17]
     _refuse(flags & 0xC0, "interleaved rows")
@@ -87,12 +89,12 @@ def tga(data):
     return data
 
 
-def tga_has_alpha(data):
+def tga_has_alpha(data: bytes) -> bool:
     kind, map_depth, flags = data[2], data[7], data[17]
     return map_depth == 32 if kind in (1, 9) else bool(flags & 15)
 
 
-def pcx(data):
+def pcx(data: bytes) -> bytes:
     """Pillow computes the bytes of a row, whatever the file says."""
     version, bits = data[1], data[3]
     left, right = struct.unpack_from("<H2xH", data, 4)
@@ -103,12 +105,12 @@ def pcx(data):
     return data
 
 
-def sgi(data):
+def sgi(data: bytes) -> bytes:
     _refuse(any(data[104:108]), "a colour map")
     return data
 
 
-def dds(data):
+def dds(data: bytes) -> bytes:
     kind, code, bits, *masks = struct.unpack_from("<I4s5I", data, 80)
     coded, has_alpha = kind & 4, kind & 1
     if not coded:
@@ -120,7 +122,7 @@ def dds(data):
     return data
 
 
-def jpeg2000(data):
+def jpeg2000(data: bytes) -> bytes:
     """Pillow rounds what has more than 8 bits to 256, which it stores as 0, scales less than 8 wrongly and misplaces subsampled planes."""
     at = data.find(b"\xff\x4f\xff\x51")
     if at < 0:
@@ -138,41 +140,41 @@ def jpeg2000(data):
     return data
 
 
-def jpeg2000_opened(image, data, _):
+def jpeg2000_opened(image: Any, data: bytes, _: object) -> None:
     _refuse(b"pclr" in data[: data.find(b"\xff\x4f\xff\x51")] and image.mode not in ("P", "PA"), "a palette of more than 8 bits")
 
 
-def ico(data):
+def ico(data: bytes) -> bytes:
     """Pillow goes by the depth and size that the list of pictures states, not the picture itself: so these are put right. A picture
     of 32 bits without any alpha is shown through its mask, as Windows does."""
-    data, length = bytearray(data), len(data)
-    (count,) = struct.unpack_from("<H", data, 4)
+    mended, length = bytearray(data), len(data)
+    (count,) = struct.unpack_from("<H", mended, 4)
     for entry in range(6, 6 + 16 * count, 16):
-        (at,) = struct.unpack_from("<I", data, entry + 12)
-        if data[at : at + 4] != b"\x89PNG":
-            header, width, height, _, bits, coding = struct.unpack_from("<IiiHHI", data, at)
+        (at,) = struct.unpack_from("<I", mended, entry + 12)
+        if mended[at : at + 4] != b"\x89PNG":
+            header, width, height, _, bits, coding = struct.unpack_from("<IiiHHI", mended, at)
             _refuse(header != 40 or coding or width < 1 or height < 2, "no plain bitmap")
-            (colours,) = struct.unpack_from("<I", data, at + 32)
+            (colours,) = struct.unpack_from("<I", mended, at + 32)
             begin = at + header + 4 * ((colours or 1 << bits) if bits <= 8 else 0)
             end = begin + (width * bits + 31) // 32 * 4 * (height // 2)
             mask = (width + 31) // 32 * 4 * (height // 2)
-            (stated,) = struct.unpack_from("<I", data, entry + 8)
-            stop, masked = at + stated, bits != 32 or not any(data[begin + 3 : end : 4])
+            (stated,) = struct.unpack_from("<I", mended, entry + 8)
+            stop, masked = at + stated, bits != 32 or not any(mended[begin + 3 : end : 4])
             if end > length or (masked and end + mask > length and stop > length):
                 raise Truncated("its pixels lie beyond the end of the file")
             if masked and (end <= stop < end + mask or end + mask > length):
                 # Pillow writes masks without padding, of zeros alone: an opaque picture.
-                _refuse(any(data[end:stop]), "a mask that is too short")
-                end = len(data)
-                data += bytes(mask)
+                _refuse(any(mended[end:stop]), "a mask that is too short")
+                end = len(mended)
+                mended += bytes(mask)
             if masked and bits == 32:
                 bits = 24
-            struct.pack_into("<H", data, entry + 6, bits)
-            struct.pack_into("<I", data, entry + 8, end + mask - at)
-    return bytes(data)
+            struct.pack_into("<H", mended, entry + 6, bits)
+            struct.pack_into("<I", mended, entry + 8, end + mask - at)
+    return bytes(mended)
 
 
-def avif(data):
+def avif(data: bytes) -> bytes:
     """Others are in such boxes too: HEIF with H.265, above all. Exif, whose damage libavif refuses, gets a type that is not known:
     in AVIF the turning is said elsewhere."""
     (size,) = struct.unpack_from(">I", data, 0)
@@ -187,8 +189,12 @@ def avif(data):
 
 
 # By format: what becomes of the file's bytes before Pillow opens them, and what is looked at once it has read the header.
-PREPARE = {
+PREPARE: dict[str, Callable[[bytes], bytes]] = {
     "BMP": bmp, "DIB": functools.partial(bmp, begin=0), "TGA": tga, "PCX": pcx, "SGI": sgi, "DDS": dds, "JPEG2000": jpeg2000, "ICO": ico,
     "AVIF": avif,
 }  # fmt: skip
-OPENED = {"BMP": bmp_opened, "DIB": functools.partial(bmp_opened, begin=0), "JPEG2000": jpeg2000_opened}
+OPENED: dict[str, Callable[[Any, bytes, Callable[[str, bytes], Any]], None]] = {
+    "BMP": bmp_opened,
+    "DIB": functools.partial(bmp_opened, begin=0),
+    "JPEG2000": jpeg2000_opened,
+}

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Literal
 
 # (rank, world size), in the order in which they are looked for
 VARIABLES = (
@@ -14,13 +15,13 @@ VARIABLES = (
 )
 
 
-def resolve(rank, world_size):
+def resolve(rank: int | Literal["auto"], world_size: int | Literal["auto"]) -> tuple[int, int]:
     """(rank, world_size) as integers, for values of which either may be "auto".
 
     torch.distributed is asked if it is initialised, else the variables that launchers set; a process that knows neither is
     rank 0 of 1. Raises ValueError: the variables are no such numbers, or only half of them is there.
     """
-    if "auto" not in (rank, world_size):
+    if isinstance(rank, int) and isinstance(world_size, int):
         return rank, world_size
     found = _distributed() or _environment() or (0, 1)
     rank, world_size = (there if given == "auto" else given for given, there in zip((rank, world_size), found, strict=True))
@@ -29,7 +30,7 @@ def resolve(rank, world_size):
     return rank, world_size
 
 
-def _distributed():
+def _distributed() -> tuple[int, int] | None:
     """What torch.distributed says, if somebody has loaded and initialised it: nobody else could have."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -37,7 +38,7 @@ def _distributed():
     return None
 
 
-def _environment():
+def _environment() -> tuple[int, int] | None:
     for rank, world_size in VARIABLES:
         if rank in os.environ and world_size in os.environ:
             return _number(rank), _number(world_size)
@@ -48,7 +49,7 @@ def _environment():
     return None
 
 
-def _on_node():
+def _on_node() -> int:
     node = _number("NODE_RANK") if "NODE_RANK" in os.environ else 0
     if node and "LOCAL_WORLD_SIZE" not in os.environ:
         raise ValueError(
@@ -58,7 +59,7 @@ def _on_node():
     return node * (_number("LOCAL_WORLD_SIZE") if node else 0) + _number("LOCAL_RANK")
 
 
-def _number(name):
+def _number(name: str) -> int:
     text = os.environ[name]
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f'source_config.rank: "auto" finds {name}={text!r} in the environment, wanted a number')

@@ -2,23 +2,41 @@
 but the table below."""
 
 from importlib import import_module
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datago.sources.protocol import Source, SourceType, Survey
+from datago.sources.settings import PassSettings, SourceSettings
 
-__all__ = ["DEFAULT", "Source", "SourceType", "Survey", "open_source", "recognise", "register", "registered", "section", "source_type"]
+if TYPE_CHECKING:
+    from datago.checkpoint.resume import Run
+    from datago.engine._progress import Progress
+    from datago.settings import Settings
+
+__all__ = [
+    "DEFAULT",
+    "PassSettings",
+    "Source",
+    "SourceSettings",
+    "SourceType",
+    "Survey",
+    "open_source",
+    "pass_settings",
+    "recognise",
+    "register",
+    "registered",
+    "source_type",
+]
 
 DEFAULT = "db"
 # source_type: its SourceType, or the module that has it as SOURCE_TYPE, which is imported where it is asked for
-SOURCES: dict[str, str | SourceType] = {
+SOURCES: dict[str, str | SourceType[Any]] = {
     "db": "datago.sources.db.source_type",
     "file": "datago.sources.file.source_type",
     "webdataset": "datago.sources.webdataset.source_type",
 }
 
 
-def register(name: str, kind: SourceType) -> None:
+def register(name: str, kind: SourceType[Any]) -> None:
     """Makes a source of your own known: a config whose `source_type` is `name` reads from it. To be called in every process that makes
     a client (where workers are started by "spawn", in a module that they import).
 
@@ -35,10 +53,13 @@ def registered() -> list[str]:
     return list(SOURCES)
 
 
-def source_type(name: str) -> SourceType:
+def source_type(name: str) -> SourceType[Any]:
     """The SourceType that is registered under a name."""
     found = SOURCES[name]
-    return import_module(found).SOURCE_TYPE if isinstance(found, str) else found
+    if isinstance(found, str):
+        kind: SourceType[Any] = import_module(found).SOURCE_TYPE
+        return kind
+    return found
 
 
 def recognise(given: str) -> tuple[str, dict[str, Any]] | None:
@@ -49,12 +70,12 @@ def recognise(given: str) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def section(config, run, progress):
-    """The settings that a source is made of: of a checked configuration (see config.parse), for a Run (see checkpoint/resume.py)."""
-    known = {"limit": config.limit, "max_file_bytes": config.max_file_bytes, "ordered": config.ordered, "uneven": config.uneven}
-    return SimpleNamespace(**{**vars(config.source_config), **known, **run.of_source(), "progress": progress})
+def pass_settings(config: "Settings[Any]", run: "Run", progress: "Progress") -> PassSettings[Any]:
+    """What a source is made of: of a checked configuration, for a Run (see checkpoint/resume.py) whose seed was drawn."""
+    known = {name: getattr(config, name) for name in ("limit", "max_file_bytes", "ordered", "uneven")}
+    return PassSettings(source=config.source_config, progress=progress, **known, **run.of_source())
 
 
-def open_source(config, run, progress):
+def open_source(config: "Settings[Any]", run: "Run", progress: "Progress") -> Source:
     """The source that a checked configuration names, for a Run."""
-    return source_type(config.source_type).make(section(config, run, progress))
+    return source_type(config.source_type).make(pass_settings(config, run, progress))

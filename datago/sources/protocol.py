@@ -1,25 +1,12 @@
 """What a source of samples is: the page for whoever writes one.
 
 A source has two classes. A `SourceType` is what the registry (datago/sources/__init__.py) has under the name that a config gives as
-`source_type`: the keys of its source_config, the form of its state, and what the command line says of it. It loads nothing heavy, since
-`import datago` may need it. A `Source` reads: there is one for each pass, and it lives in a module that its SourceType imports when it
-makes the first. `datago.sources.register` adds a source, `datago.testing` says whether it keeps what it promises.
+`source_type`: the keys of its source_config, the form of its state, what it may pass over, and what the command line says of it. It loads
+nothing heavy, since `import datago` may need it. A `Source` reads: there is one for each pass, and it lives in a module that its SourceType
+imports when it makes the first. `datago.sources.register` adds a source, `datago.testing` says whether it keeps what it promises.
 
-Neither knows the client or the worker threads. A source is told by its settings what to read, yields entries, and is told to stop.
-
-The settings that a Source is made of are a namespace with these attributes:
-
-    the keys of its source_config, `rank` (int), `world_size` (int) and `random_sampling` (bool: whether its order is shuffled) among them;
-    limit           the most good samples that all workers of this rank hand out, 2**63 - 1 if there is no limit;
-    max_file_bytes  the most bytes that one file or one member of an archive may have;
-    ordered         bool: samples shall be handed out in the same order in every pass with this seed and epoch;
-    uneven          "keep", "drop" or "pad": whether ranks may have unequal numbers of samples, have some left out, or some twice;
-    epoch, seed     integers; datago.order.plan makes a shuffled order of them;
-    drawn           bool: the seed is this stream's own. False: all streams have the same seed, so they can share one order;
-    stream, streams a stream is what one process reads. Where each rank has several processes (the workers of a DataLoader), worker k
-                    on rank r of world_size is stream r + world_size * k;
-    progress        a datago.engine._progress.Progress: the positions of the samples that were handed out. Others fill it;
-    resume          what `Source.state` gave in an earlier pass of this seed and epoch; None: the pass begins at the beginning.
+Neither knows the client or the worker threads. A source is told by its PassSettings what to read, yields entries, and is told to stop.
+What a config says of it is a SourceSettings; both are in datago/sources/settings.py.
 
 An entry is one of three things: a pair of the path (bytes) of an image file and its position; an `Entry` of datago.engine._sample, which
 has a sample's fields and the bytes of its images; or a `Failure` for something that the source itself could not read, which reaches the
@@ -28,17 +15,17 @@ in its stream. It means the same sample in every pass with the same seed and epo
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from datago.checks import require
+from datago.sources.settings import PassSettings, SourceSettings
 
 if TYPE_CHECKING:
     from datago.engine._sample import Entry, Failure
+    from datago.settings import Settings
 
-Check = tuple[Callable[[Any], Any], object]  # a predicate, and the words for what it wants; datago/checks.py has many
-Keys = Mapping[str, tuple[Check, Any]]  # a key, its check and its default, which is checks.REQUIRED where the key must be given
+S = TypeVar("S", bound=SourceSettings)
 
 
 class Source(Protocol):
@@ -61,7 +48,7 @@ class Source(Protocol):
     entries are no paths."""
 
     skipped: dict[str, int]
-    """What was passed over on purpose: a reason, and how many. It may grow while `batches` runs."""
+    """What was passed over on purpose: a reason, one of `SourceType.skips`, and how many. It may grow while `batches` runs."""
 
     def open(self) -> None:
         """Looks at what can be looked at at once, such as whether a folder is there, before anything is read.
@@ -115,30 +102,32 @@ class Survey:
     warnings: list[str] = field(default_factory=list)
 
 
-class SourceType:
-    """What datago has to know of a source before it reads from it. A source derives from this class, sets `keys` and `state`, and defines
-    `make`, `describe` and `survey`; everything else has a default that suits a source whose samples have attributes.
+class SourceType(Generic[S]):
+    """What datago has to know of a source before it reads from it. A source derives from this class, sets `settings`, `skips` and `state`,
+    and defines `make`, `describe` and `survey`; everything else has a default that suits a source whose samples have attributes.
 
-    `config` is a checked configuration below: a namespace with the keys of docs/config.md, whose `source_config` is a namespace too.
+    `config` is a checked configuration below (datago/settings.py), whose `source_config` is of the class `settings`.
     """
 
     # ---- the config ----
 
-    keys: ClassVar[Keys] = {}
-    """The keys of its source_config, but for `rank` and `world_size`, which every source has. A source that can shuffle has the key
-    `random_sampling`."""
+    settings: ClassVar[type[SourceSettings]] = SourceSettings
+    """The dataclass of its source_config. A source that can shuffle has the key `random_sampling`."""
 
     other_words: frozenset[str] = frozenset()
     """What people may write as source_type when they mean this one: the error says which one they may have meant."""
 
-    def check(self, config: SimpleNamespace) -> None:
-        """Checks keys against each other, once each was found to be good, and settles what is left open: `random_sampling` is a bool
-        afterwards. This default shuffles where the config says so, or says nothing but has a seed.
+    def check(self, config: "Settings[S]") -> S:
+        """Checks keys against each other, once each was found to be good, and settles what is left open. This default shuffles where the
+        config says so, or says nothing but has a seed.
+
+        Returns:
+            The source_config as it is from now on; its `random_sampling` is a bool.
 
         Raises:
             ValueError: they do not go together; the text names the key, what it got and what it wants.
         """
-        settle_order(config, "random_sampling")
+        return with_order(config, "random_sampling")
 
     def recognise(self, given: str) -> dict[str, Any] | None:
         """The source_config for a folder, path, glob or url that stands in place of a config (on a command line); None: it is nothing that
@@ -147,7 +136,10 @@ class SourceType:
 
     # ---- the pass ----
 
-    def make(self, settings: SimpleNamespace) -> Source:
+    skips: ClassVar[Mapping[str, str]] = {}
+    """The reasons that may stand in `Source.skipped`, each with a sentence on what was passed over."""
+
+    def make(self, settings: PassSettings[S]) -> Source:
         """The Source of one pass."""
         raise NotImplementedError
 
@@ -158,11 +150,11 @@ class SourceType:
     has_folders: bool = False
     """Whether entries are paths below a folder, so that their first folder can be their class. Such samples have no attributes."""
 
-    def class_folders(self, config: SimpleNamespace) -> list[str]:
+    def class_folders(self, config: "Settings[S]") -> list[str]:
         """The names of the folders that are classes, in their order. Only asked for with `has_folders`. Raises SourceError."""
         raise NotImplementedError
 
-    def check_images(self, config: SimpleNamespace) -> None:
+    def check_images(self, config: "Settings[S]") -> None:
         """Raises ValueError where the config asks for samples without images: batches are made of images."""
 
     # ---- the state ----
@@ -180,7 +172,7 @@ class SourceType:
         if not self.own_order:
             require(state["seed"] is not None or not state["shuffled"], "seed", None, "that of the order")
 
-    def selection(self, config: SimpleNamespace) -> dict[str, Any]:
+    def selection(self, config: "Settings[S]") -> dict[str, Any]:
         """The keys of source_config that say which samples are wanted, and their values: a state belongs to these. What can be told from
         the samples that come (the listing of a folder, say) needs no place here."""
         return {}
@@ -198,23 +190,23 @@ class SourceType:
 
     # ---- the command line ----
 
-    def describe(self, config: SimpleNamespace) -> list[str]:
+    def describe(self, config: "Settings[S]") -> list[str]:
         """What `datago check` says of a config: sentences on where samples come from, without secrets."""
         raise NotImplementedError
 
     def survey(
         self,
-        config: SimpleNamespace,
+        config: "Settings[S]",
         ranks: Sequence[int],
         world_size: int,
-        settings: Callable[[int, int], SimpleNamespace],
+        settings: Callable[[int, int], PassSettings[S]],
         report: Callable[[str, int], None],
     ) -> Survey:
         """What `datago check` counts.
 
         Args:
             ranks: those, of `world_size`, whose samples are counted.
-            settings: a function of a rank and a world_size, which gives what a Source of that rank is made of; its progress is None.
+            settings: a function of a rank and a world_size, which gives what a Source of that rank is made of.
             report: to be called, while it takes long, with what is looked at and how many there are so far.
 
         Raises:
@@ -225,7 +217,7 @@ class SourceType:
     listed: str = "samples"
     """What `enumerate` counts."""
 
-    def enumerate(self, settings: SimpleNamespace) -> Iterator[int]:
+    def enumerate(self, settings: PassSettings[S]) -> Iterator[int]:
         """The stage "list" of `datago bench`: enumerates what the source has, without reading images where that can be avoided, and yields
         how many more there are, again and again. This default reads all entries."""
         source = self.make(settings)
@@ -238,13 +230,14 @@ class SourceType:
     competitor: str | None = None
     """The package, of those in datago/cli/competitors.py, that `datago bench --compare` compares it with."""
 
-    def for_competitor(self, config: SimpleNamespace) -> dict[str, Any]:
+    def for_competitor(self, config: "Settings[S]") -> dict[str, Any]:
         """What that package is to read, as arguments of its function in competitors.py that JSON can write."""
         raise NotImplementedError
 
 
-def settle_order(config: SimpleNamespace, *keys: str) -> None:
-    """Sets `random_sampling` of a source_config: whether one of `keys` says so; where none says anything, whether the config has a seed."""
+def with_order(config: "Settings[S]", *keys: str) -> S:
+    """The source_config with `random_sampling` settled: whether one of `keys` says so; where none says anything, whether the config has a
+    seed."""
     source = config.source_config
     wishes = [wish for key in keys if (wish := getattr(source, key, None)) is not None]
-    source.random_sampling = any(wishes) if wishes else config.seed is not None
+    return replace(source, random_sampling=any(wishes) if wishes else config.seed is not None)

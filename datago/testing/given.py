@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from datago import config as configuration
@@ -11,7 +10,8 @@ from datago.checkpoint import resume
 from datago.client import DatagoClient
 from datago.engine._progress import Progress
 from datago.engine._sample import Entry, Failure
-from datago.sources import SourceType, open_source, section, source_type
+from datago.sources import SourceType, open_source, pass_settings, source_type
+from datago.sources.settings import PassSettings
 
 PATIENCE = 60  # seconds after which a test takes what it waits for as hanging; no test measures time
 Item = tuple[bytes, int] | Entry | Failure
@@ -130,19 +130,18 @@ class Given:
         return [self.changed({"rank": rank, "world_size": world_size}, **top) for rank in range(world_size)]
 
     @property
-    def kind(self) -> SourceType:
+    def kind(self) -> SourceType[Any]:
         return source_type(self.config()["source_type"])
 
     def seeded(self) -> dict[str, Any]:
         """Keys of a config whose order is the same in each pass, and shuffled if a seed determines the whole order."""
         return {"seed": 5, "ordered": True} if self.one_order else {"ordered": True}
 
-    def _settings(self, rank: int, world_size: int, progress: Progress | None = None) -> SimpleNamespace:
+    def _settings(self, rank: int, world_size: int) -> PassSettings[Any]:
         config = configuration.parse(self.changed({"rank": rank, "world_size": world_size}))
         run = resume.begin(config, config.epoch)
         run.draw()
-        settings: SimpleNamespace = section(config, run, progress)
-        return settings
+        return pass_settings(config, run, Progress())
 
     def _delivered(self, config: dict[str, Any], failed: int = 0) -> list[str]:
         """The ids of the samples that a client delivers. The client's statistics are checked."""
@@ -152,5 +151,6 @@ class Given:
                 found.append(f"{sample.source}:{sample.id}")
             stats = client.stats()
         assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] and not stats["in_flight"], stats
+        assert set(stats["skips"]) <= {*self.kind.skips, "stopped", "remainder"}, "a reason that SourceType.skips does not have"
         assert stats["failed"] == failed and stats["delivered"] == len(found), stats
         return found

@@ -4,14 +4,20 @@ import json
 
 from datago import config as configuration
 from datago.checks import REQUIRED
-from datago.engine._progress import Progress
+from datago.keys import keys_of
 from datago.testing.given import Given, within_patience
 
 
 class KindTests(Given):
     def test_defaults_are_allowed(self) -> None:
-        for key, ((check, wanted), default) in self.kind.keys.items():
-            assert default is None or default is REQUIRED or check(default), f"{key}: its default is {default!r}, wanted {wanted}"
+        for name, (check, default, doc, *_) in keys_of(self.kind.settings).items():
+            assert default is None or default is REQUIRED or check.test(default), (
+                f"{name}: its default is {default!r}, wanted {check.wanted}"
+            )
+            assert doc.strip(), f"{name}: nothing says what it means"
+
+    def test_every_reason_to_pass_over_something_is_explained(self) -> None:
+        assert all(reason.strip() and text.strip() for reason, text in self.kind.skips.items())
 
     def test_the_order_is_settled(self) -> None:
         for config in (self.config(), self.changed(seed=1) if self.one_order else self.config()):
@@ -35,5 +41,5 @@ class KindTests(Given):
             json.dumps([survey.found, survey.ranks, survey.warnings])
 
     def test_it_can_be_enumerated(self) -> None:
-        count = within_patience(lambda: sum(self.kind.enumerate(self._settings(0, 1, Progress()))))
+        count = within_patience(lambda: sum(self.kind.enumerate(self._settings(0, 1))))
         assert count == self.size if self.kind.listed == "samples" else count > 0

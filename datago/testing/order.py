@@ -3,7 +3,6 @@
 from functools import partial
 
 from datago import config as configuration
-from datago.engine._progress import Progress
 from datago.net.cancel import Stopped
 from datago.testing.given import Given, Item, Opened, position, within_patience
 
@@ -94,7 +93,7 @@ class OrderTests(Given):
             assert len(found) <= self.size
 
     def test_stop_before_it_is_open(self) -> None:
-        source = self.kind.make(self._settings(0, 1, Progress()))
+        source = self.kind.make(self._settings(0, 1))
         source.stop()
 
         def read() -> list[Item]:

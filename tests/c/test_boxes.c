@@ -1,21 +1,9 @@
 /* The box of a sample's pictures, whatever their size and however they are stored. */
 #include "check.h"
-#include "draws.h"
+#include "drawing.h"
 
 #include <math.h>
 #include <string.h>
-
-static dg_draw begin(const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name)
-{
-    dg_draw draw;
-    dg_draw_begin(&draw, options, seed, epoch, name, strlen(name));
-    return draw;
-}
-
-static dg_crop_options resized(double scale_least, double scale_most, double ratio_least, double ratio_most)
-{
-    return (dg_crop_options){.resized = {32, 24}, .scale = {scale_least, scale_most}, .ratio = {ratio_least, ratio_most}};
-}
 
 /* A box of the upright picture, as the stored one has it, by its corners: in the words of the EXIF specification. */
 static dg_box stored(dg_box box, int orientation, double width, double height)

@@ -51,7 +51,7 @@ static void check_refusals(void)
         uint64_t cost;
     } FILES[] = {
         {"", "no bytes", DG_EMPTY, 0},
-        {"nei", "no image format begins with the bytes 6e 65 69 00", DG_UNSUPPORTED, 0},
+        {"nei", "unrecognised signature: 6e 65 69", DG_UNSUPPORTED, 0},
         {"GIF89a", "unsupported format: gif", DG_UNSUPPORTED, 0},
         {"<html>", "unsupported format: html", DG_UNSUPPORTED, 1},
         {"\xFF\xD8\xFF", "", DG_TRUNCATED, 1},

@@ -1,21 +1,9 @@
 /* What is drawn for a sample. */
 #include "check.h"
-#include "draws.h"
+#include "drawing.h"
 
 #include <math.h>
 #include <string.h>
-
-static dg_draw begin(const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name)
-{
-    dg_draw draw;
-    dg_draw_begin(&draw, options, seed, epoch, name, strlen(name));
-    return draw;
-}
-
-static dg_crop_options resized(double scale_least, double scale_most, double ratio_least, double ratio_most)
-{
-    return (dg_crop_options){.resized = {32, 24}, .scale = {scale_least, scale_most}, .ratio = {ratio_least, ratio_most}};
-}
 
 /* The same written in Python: torchvision's get_params with numpy.random.Philox instead of torch's generator. */
 static void check_known(void)

@@ -22,11 +22,37 @@ static void add_number(bytes *to, uint32_t value, int count, int big)
         to->data[to->size++] = value >> 8 * (big ? count - 1 - i : i);
 }
 
+static size_t loaded; /* bytes, of the file that was read last */
+
+/* No more than what is asked for; whoever looks at other bytes finds something else there. */
+static int load(dg_reader *reader, size_t begin, size_t end)
+{
+    CHECK(begin >= reader->known && begin < end && end <= reader->size);
+    memcpy((uint8_t *)reader->data + begin, file.data + begin, end - begin);
+    reader->known = end;
+    loaded += end - begin;
+    return 1;
+}
+
+static void read_in_pieces(dg_format format, size_t size, int filler)
+{
+    uint8_t *pieces = malloc(size ? size : 1);
+    memset(pieces, filler, size);
+    dg_reader reader = {.data = pieces, .size = size, .load = load};
+    dg_header found;
+    loaded = 0;
+    dg_header_read_from(&reader, format, &found);
+    CHECK(!memcmp(&found, &header, sizeof found));
+    free(pieces);
+}
+
 static int read_as(dg_format format, size_t size) /* from memory that ends where the file does, for ASAN's sake */
 {
     uint8_t *exact = malloc(size ? size : 1);
     memcpy(exact, file.data, size);
     int known = dg_header_read(exact, size, format, &header);
+    read_in_pieces(format, size, 0xFF);
+    read_in_pieces(format, size, 0);
     CHECK(header.orientation >= 1 && header.orientation <= 8);
     CHECK(known ? header.width > 0 && header.height > 0 : header.width == 0 && header.height == 0);
     free(exact);
@@ -257,6 +283,34 @@ static void test_webp(void)
     CHECK(!read_as(DG_FORMAT_WEBP, file.size));
 }
 
+/* Pixels and profiles are not asked for. */
+static void test_what_is_passed_over(void)
+{
+    static const uint8_t long_content[3000] = {0};
+    bytes six = exif("", 0, 1, 0, 3, 1, 6), six_in_jpeg = exif("Exif\0\0", 6, 1, 0, 3, 1, 6);
+    start_png(5, 6);
+    add_chunk("IDAT", long_content, sizeof long_content);
+    add_chunk("eXIf", six.data, six.size);
+    add_chunk("IEND", "", 0);
+    CHECK(is(read_as(DG_FORMAT_PNG, file.size), 5, 6, 6) && loaded < 200);
+    start_jpeg();
+    add_segment(0xE2, long_content, sizeof long_content, 0);
+    add_segment(0xE1, six_in_jpeg.data, six_in_jpeg.size, 0);
+    add_frame(0xC0, 5, 6, 0);
+    end_jpeg();
+    add(&file, long_content, 500);
+    CHECK(is(read_as(DG_FORMAT_JPEG, file.size), 5, 6, 6) && loaded < 200);
+    uint8_t extended[10] = {8, 0, 0, 0, 4, 0, 0, 5};
+    for (int flag = 0; flag <= 8; flag += 8) {
+        extended[0] = flag;
+        start_webp();
+        add_riff("VP8X", extended, 10);
+        add_riff("VP8 ", long_content, sizeof long_content);
+        add_riff("EXIF", six.data, six.size);
+        CHECK(is(read_as(DG_FORMAT_WEBP, file.size), 5, 6, flag ? 6 : 1) && loaded < (flag ? 200 : 50));
+    }
+}
+
 static void test_mutations(void)
 {
     static const dg_format FORMATS[] = {DG_FORMAT_JPEG, DG_FORMAT_PNG, DG_FORMAT_WEBP};
@@ -284,6 +338,7 @@ int main(void)
     test_jpeg();
     test_png();
     test_webp();
+    test_what_is_passed_over();
     test_mutations();
     jpeg_with(exif("Exif\0\0", 6, 1, 0, 3, 1, 6));
     for (int format = 0; format < DG_FORMAT_COUNT; format++)

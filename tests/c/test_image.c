@@ -1,10 +1,12 @@
-/* Buffers: alignment, reuse, limits, outliving the heap, and many threads at once. */
+/* Buffers: alignment, reuse, limits, forks, outliving the heap, and many threads at once. */
 #include "check.h"
 #include "image.h"
 #include "scratch.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void *churn(void *heap)
 {
@@ -69,6 +71,19 @@ int main(void)
     CHECK(dg_image_alloc(heap, 0, 5, 3, 3, 8, &(dg_image){0}) == DG_NO_MEMORY);
     CHECK(dg_image_alloc(heap, 0x7fffffff, 0x7fffffff, 4, 4, 16, &(dg_image){0}) == DG_NO_MEMORY);
     dg_image_free(&other);
+
+    CHECK(!dg_heap_inherited(heap) && !dg_heap_inherited(NULL));
+    pid_t child = fork();
+    if (child == 0) { /* the parent's heap is known for what it is, gives buffers all the same, and a new one is the child's own */
+        dg_heap *own = dg_heap_new(1 << 20);
+        int told = dg_heap_inherited(heap) && !dg_heap_inherited(own) && dg_image_alloc(heap, 3, 3, 3, 3, 8, &other) == DG_OK;
+        dg_image_free(&other);
+        dg_heap_free(own);
+        _exit(told ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(!dg_heap_inherited(heap));
 
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)

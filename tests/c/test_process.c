@@ -1,5 +1,6 @@
 /* That every picture of a sample, stored whichever way, shows just what was drawn for it. */
 #include "check.h"
+#include "drawing.h"
 #include "jpeg.h"
 #include "orient.h"
 #include "png_write.h"
@@ -12,18 +13,6 @@ static dg_heap *heap;
 static dg_worker *worker;
 static dg_error error;
 static const int BACK[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6}; /* the orientation that undoes another */
-
-static dg_draw begin(const dg_crop_options *options, uint64_t seed, uint64_t epoch, const char *name)
-{
-    dg_draw draw;
-    dg_draw_begin(&draw, options, seed, epoch, name, strlen(name));
-    return draw;
-}
-
-static dg_crop_options resized(double scale_least, double scale_most, double ratio_least, double ratio_most)
-{
-    return (dg_crop_options){.resized = {32, 24}, .scale = {scale_least, scale_most}, .ratio = {ratio_least, ratio_most}};
-}
 
 /* ---- whole pictures: red grows to the right, green downwards ---- */
 

@@ -389,7 +389,7 @@ def test_every_filter_of_the_protocol_has_a_key():
     dates = {f"date_{which}__{end}" for which in ("created", "updated") for end in ("gt", "gte", "lt", "lte")}
     presence = {f"{verb}_{what}" for verb in ("has", "lacks") for what in ("attributes", "latents", "masks")}
     others = "sources sources__ne source source__empty aspect_ratio_fraction aspect_ratio_fraction__empty attributes duplicate_state coca_embedding__empty"
-    assert {name for _, name, _, _ in filters_.TABLE} == sides | lists | dates | presence | set(others.split())
+    assert {filters_.parameter(key) for key in filters_.FILTERS} == sides | lists | dates | presence | set(others.split())
 
 
 @pytest.mark.parametrize(("key", "value"), [

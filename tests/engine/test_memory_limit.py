@@ -113,7 +113,7 @@ def test_a_jpeg_that_is_resampled_while_it_is_decoded_costs_little(tmp_path):
     (tmp_path / "x.jpg").write_bytes(saved(numpy.full((2000, 3000, 3), 90, numpy.uint8), "JPEG"))
     crop = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
     assert len(read(config(tmp_path, memory_limit=6 * MB, image_config=crop))[0]) == 1
-    with pytest.raises(SampleError, match="too_large: it takes some .* memory_limit is 6291456"):
+    with pytest.raises(SampleError, match="too_large: needs about .* memory_limit is 6291456"):
         read(config(tmp_path, memory_limit=6 * MB, on_error="raise"))
 
 
@@ -162,7 +162,7 @@ def test_parts_cost_the_same_in_any_order(tmp_path, first, second):
     shards = {"source_type": "webdataset", "source_config": source}
     samples, stats = read({**shards, "memory_limit": 600_000})
     assert len(samples) == 1 and 384_000 < stats["memory"]["peak"] < 500_000
-    with pytest.raises(SampleError, match="too_large: it takes some .* memory_limit is 350000"):
+    with pytest.raises(SampleError, match="too_large: needs about .* memory_limit is 350000"):
         read({**shards, "memory_limit": 350_000, "on_error": "raise"})
 
 

@@ -16,7 +16,9 @@ import warnings
 import mutate
 
 from datago import DatagoClient, config
+from datago.keys import keys_of
 from datago.redaction import ADDRESSES, SECRETS
+from datago.settings import ImageSettings, Settings
 from datago.sources.webdataset import urls
 
 CORPUS = pathlib.Path(__file__).parent / "corpus_config"
@@ -25,7 +27,7 @@ TEXTS = ["", " ", "auto", "none", "true", "skip", "raise", "png", "444", "file",
 URLS = ["s3://b/*", "http://h/{a..c}.tar", "{0..9}{0..9}{0..9}{0..9}{0..9}{0..9}{0..9}", "{9..0}", "{{}}", "{,}", "http://[", "pipe:x", "file://h/x",
         "http://u:hunter2@h:99999/?hunter2", "x{a,b{c,d}}", "http://h/*", "{1..1000000000}", "~/x", "//", "http://é/"]  # fmt: skip
 OTHERS = [None, True, False, [], {}, [[]], {"a": None}, float("inf"), float("nan"), [1, 2, 3], ["a", "b"], [None]]
-SECTIONS = [config.TOP, config.IMAGE, *config.source_keys().values()]
+SECTIONS = [keys_of(Settings), keys_of(ImageSettings), *config.source_keys().values()]
 KEYS = sorted({key for section in SECTIONS for key in section})
 
 

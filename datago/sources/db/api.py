@@ -3,8 +3,8 @@
 import json
 import re
 import zlib
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from datago.errors import SourceOSError, SourceValueError, printable
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     """What came, wherever redirects led to."""
 
     status: int
-    headers: dict
+    headers: dict[str, str]
     body: bytearray
     url: str
 
@@ -46,7 +46,7 @@ class Api:
         SourceValueError: the url, the key or the user agent cannot be used.
     """
 
-    def __init__(self, base, key, user_agent, timeout, attempts, most):
+    def __init__(self, base: str, key: str, user_agent: str, timeout: float, attempts: int, most: int) -> None:
         key = key.strip()
         try:
             self._place = Url.parse(base)
@@ -64,22 +64,22 @@ class Api:
         self._key, self._user_agent, self._timeout, self._attempts, self._most = key, user_agent, timeout, attempts, most
         self._stopped = Flag()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Api {self.where}>"
 
-    def stop(self):
+    def stop(self) -> None:
         """From any thread. A request that is under way ends within a tenth of a second."""
         self._stopped.set()
 
     @property
-    def stopped(self):
+    def stopped(self) -> bool:
         return self._stopped.is_set()
 
-    def is_ours(self, url):
+    def is_ours(self, url: str) -> bool:
         """Whether the key may be sent there. Raises ValueError for what is no url."""
-        return same_place(self._place, Url.parse(url))
+        return bool(same_place(self._place, Url.parse(url)))
 
-    def get(self, url, params, what, attempts=None):
+    def get(self, url: str, params: list[tuple[str, Any]] | None, what: str, attempts: int | None = None) -> tuple[Any, str] | None:
         """The JSON that a GET gives, and the url it came from; None once stopped.
 
         Raises:
@@ -89,7 +89,8 @@ class Api:
         url = f"{url}?{urlencode(params)}" if params else url
         attempts = attempts or self._attempts
         for attempt in range(1, attempts + 1):
-            least, fatal, problem = 0, None, None
+            least, problem = 0.0, ""
+            fatal: type[SourceOSError] | type[SourceValueError] | None = None
             try:
                 answer = self._ask(url, what)
             except Stopped:
@@ -121,7 +122,7 @@ class Api:
                 return None
         raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempts}); from {bare(url)}")
 
-    def _ask(self, url, what):
+    def _ask(self, url: str, what: str) -> Answer:
         """One attempt. Raises TransferError, Stopped, SourceValueError."""
         try:
             request = HttpObject(url, self._key, self._user_agent, self._stopped.is_set, self._timeout, "Token")
@@ -143,7 +144,7 @@ class Api:
             response.close()
         return Answer(response.status, response.headers, body, f"{place.scheme}://{user}{place.place}{place.target}")
 
-    def _content(self, answer, url, what):
+    def _content(self, answer: Answer, url: str, what: str) -> tuple[Any, str]:
         try:
             return parse_json(answer.body), answer.url
         except ValueError as error:
@@ -154,7 +155,7 @@ class Api:
                 f"{self._shown(str(error)[:100])}; from {bare(url)}"
             ) from None
 
-    def _detail(self, answer):
+    def _detail(self, answer: Answer) -> str:
         """What the server says about a refusal, on one line: {"detail": text}, a list of texts, or such lists of parameters."""
         try:
             said = parse_json(answer.body)
@@ -167,19 +168,19 @@ class Api:
             return ""
         return ": " + self._shown(json.dumps(said, ensure_ascii=False)[:200])
 
-    def _shown(self, text):
+    def _shown(self, text: str) -> str:
         """What others say, without the key, and without users and queries of urls that it may name."""
-        return redact_text(text, self._key)
+        return str(redact_text(text, self._key))
 
 
-def _blocks(response):
+def _blocks(response: Any) -> Iterator[bytes]:
     """The body as it comes. Raises TransferError where it is cut."""
     block = memoryview(bytearray(BLOCK))
     while count := response.readinto(block):
         yield bytes(block[:count])
 
 
-def _limited(blocks, most):
+def _limited(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
     for block in blocks:
         most -= len(block)
         if most < 0:
@@ -187,7 +188,7 @@ def _limited(blocks, most):
         yield block
 
 
-def _inflated(blocks, response):
+def _inflated(blocks: Iterable[bytes], response: Any) -> Iterator[bytes]:
     """The blocks without their content coding, none longer than BLOCK. Raises TransferError where they are damaged or end early."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):
@@ -212,7 +213,7 @@ def _inflated(blocks, response):
         raise TransferError(f"the {coding} body ended early")
 
 
-def _length(url):
+def _length(url: str) -> str:
     """The length of a request line that some servers would not take, and what makes it long."""
     if len(url) < LONG_LINE:
         return ""

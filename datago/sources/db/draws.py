@@ -15,26 +15,26 @@ class Draws:
         counted: how many images the server counts; None: draws have to tell.
     """
 
-    def __init__(self, page_size, counted):
+    def __init__(self, page_size: int, counted: int | None) -> None:
         self._page_size, self._counted = page_size, counted
-        self._found = self._tried = 0  # by draws that were not cut off: images, and the sum of their shares
+        self._found = self._tried = 0.0  # by draws that were not cut off: images, and the sum of their shares
         self._short = self._cut_off = 0  # draws since one was cut off; cut off in a row
-        self._share = FIRST_SHARE
+        self._share: float = FIRST_SHARE
         self._aim()
 
     @property
-    def whole(self):
+    def whole(self) -> bool:
         """Whether a draw finds all there is."""
         return self._share >= 1
 
-    def parameters(self):
+    def parameters(self) -> list[tuple[str, int]]:
         """Those of images/random/: the fewest digits that give a choice of prefixes."""
         length, share = 1, self._share
         while not self.whole and share * 16**length < 16 and length < 64:
             length += 1
         return [("prefix_length", length), ("num_prefixes", max(1, min(300, round(share * 16**length))) if not self.whole else 300)]
 
-    def note(self, found):
+    def note(self, found: int) -> bool:
         """What the draw gave. Returns whether it can be used."""
         full = found >= self._page_size and found != self._counted  # else it has everything
         by_chance = self._page_size < LONG and (self._counted is not None or self._short)
@@ -50,7 +50,7 @@ class Draws:
             self._aim()
         return True
 
-    def _aim(self):
+    def _aim(self) -> None:
         """Chooses the share of all images that the next draw finds."""
         if self._counted is not None:
             self._share = 1 if self._counted <= self._page_size else FILL * self._page_size / self._counted

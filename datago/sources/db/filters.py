@@ -1,113 +1,174 @@
-"""What a database can be asked for: the config's key of each filter of the protocol, its check, and its parameter.
+"""What a database can be asked for: the config's key of each filter of the protocol, and its parameter.
 
 Keys that the Rust package has keep their names, where a bound is min_… or max_…. The others are the parameter's name, with one underscore
 where that has two.
 """
 
+import re
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal
 
-from datago.checks import TEXT, UNIQUENESS, YES_OR_NO, integer, number
+from datago.checks import REQUIRED, TEXT, UNIQUENESS, YES_OR_NO, Check, integer, number, text
+from datago.keys import key, keys_of
+from datago.sources.settings import SourceSettings
 
-COMPARATORS = ("gt", "gte", "lt", "lte")
 
-
-def is_sendable(value):
+def is_sendable(value: Any) -> bool:
     """Whether it is text that can stand in a url, and that the protocol takes."""
-    return TEXT[0](value) and "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return TEXT.test(value) and "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def names(value):
+def names(value: str) -> str:
     """The list with commas without blanks around its items, and without items that are empty: "a, b," is "a,b"."""
     return ",".join(filter(None, map(str.strip, value.split(","))))
 
 
-def pairs(value):
+def pairs(value: str) -> str:
     """The same of name:value pairs. Blanks around a value belong to it."""
     found = (pair.partition(":") for pair in value.split(",") if pair.strip())
     return ",".join(f"{name.strip()}{colon}{text}" for name, colon, text in found)
 
 
-def is_list(value):
+def is_list(value: Any) -> bool:
     return is_sendable(value) and (value == "" or names(value) != "")
 
 
-def is_date(value):
+def is_date(value: Any) -> bool:
     try:
         return is_sendable(value) and (value == "" or bool(datetime.fromisoformat(value.strip())))
     except ValueError:
         return False
 
 
-def is_fraction(value):
+def is_fraction(value: Any) -> bool:
     parts = value.split(":") if is_sendable(value) else []
     return value == "" or len(parts) == 2 and all(part.isascii() and part.isdigit() and int(part[:9]) for part in parts)
 
 
-WORD = (lambda value: is_sendable(value) and value.strip() != "" or value == ""), "one name"
-NAMES = is_list, "names with commas between them"
-PAIRS = is_list, "name:value pairs with commas between them"
-DATE = is_date, "an ISO 8601 date, or date and time"
-FRACTION = is_fraction, 'width:height in whole numbers, such as "3:4"'
-SIDES = {"short_edge": integer(0), "pixel_count": integer(0), "aspect_ratio": number(0)}
-# In the order in which they are sent: (key, parameter, check, what stands for no filter)
-TABLE = [
-    ("sources", "sources", NAMES, None),  # always said: "" is all of them
-    ("sources_ne", "sources__ne", NAMES, ""),
-    ("tags", "tags", NAMES, ""),
-    ("tags_all", "tags__all", NAMES, ""),
-    ("tags_ne", "tags__ne", NAMES, ""),
-    ("tags_ne_all", "tags__ne_all", NAMES, ""),
-    ("has_attributes", "has_attributes", NAMES, ""),
-    ("lacks_attributes", "lacks_attributes", NAMES, ""),
-    ("has_masks", "has_masks", NAMES, ""),
-    ("lacks_masks", "lacks_masks", NAMES, ""),
-    ("has_latents", "has_latents", NAMES, ""),
-    ("lacks_latents", "lacks_latents", NAMES, ""),
-    ("attributes", "attributes", PAIRS, ""),
-    ("min_short_edge", "short_edge__gte", integer(0, 2**31 - 1), 0),
-    ("max_short_edge", "short_edge__lte", integer(0, 2**31 - 1), 0),
-    ("min_pixel_count", "pixel_count__gte", integer(0, 2**31 - 1), 0),
-    ("max_pixel_count", "pixel_count__lte", integer(0, 2**31 - 1), 0),
-    ("tags_empty", "tags__empty", YES_OR_NO, ""),
-    ("duplicate_state", "duplicate_state", UNIQUENESS, 0),
-    ("source", "source", WORD, ""),
-    ("source_empty", "source__empty", YES_OR_NO, ""),
-    *((side, side, check, None) for side, check in SIDES.items()),
-    *((f"{side}_{end}", f"{side}__{end}", integer(0), None) for side in ("short_edge", "pixel_count") for end in ("gt", "lt")),
-    *((f"aspect_ratio_{end}", f"aspect_ratio__{end}", number(0), None) for end in COMPARATORS),
-    ("aspect_ratio_fraction", "aspect_ratio_fraction", FRACTION, ""),
-    ("aspect_ratio_fraction_empty", "aspect_ratio_fraction__empty", YES_OR_NO, ""),
-    ("coca_embedding_empty", "coca_embedding__empty", YES_OR_NO, ""),
-    *((f"date_{which}_{end}", f"date_{which}__{end}", DATE, "") for which in ("created", "updated") for end in COMPARATORS),
-    ("datasets", "datasets", NAMES, ""),
-    *((f"datasets_{end}", f"datasets__{end}", NAMES, "") for end in ("ne", "all", "ne_all")),
-    ("datasets_empty", "datasets__empty", YES_OR_NO, ""),
-]
-KEYS = {key: (check, nothing) for key, _, check, nothing in TABLE if key != "sources"}
+WORD = text(lambda value: is_sendable(value) and value.strip() != "" or value == "", "one name", r"^$|\S")
+NAMES = text(is_list, "names with commas between them", r"^$|[^\s,]")
+PAIRS = text(is_list, "name:value pairs with commas between them", r"^$|[^\s,]")
+DATE = text(is_date, "an ISO 8601 date, or date and time", "^$|[0-9]{4}")
+FRACTION = text(is_fraction, 'width:height in whole numbers, such as "3:4"', "^$|^[0-9]*[1-9][0-9]*:[0-9]*[1-9][0-9]*$")
 
 
-def settle(source):
-    """Makes equal what means the same, in a checked source_config."""
-    for key, _, check, _ in TABLE:
-        value = getattr(source, key)
-        if check in (NAMES, PAIRS):
-            setattr(source, key, (names if check is NAMES else pairs)(value))
-        elif check in (DATE, WORD):
-            setattr(source, key, value.strip())
-        elif check is YES_OR_NO and value != "":
-            setattr(source, key, value in (True, "true"))
-    source.return_latents = names(source.return_latents)
+def _names(doc: str) -> Any:
+    return key(NAMES, "", doc)
 
 
-def chosen(source):
-    """key -> value of the filters that are set."""
-    return {key: getattr(source, key) for key, _, _, nothing in TABLE if getattr(source, key) != nothing}
+def _bound(doc: str) -> Any:
+    return key(integer(0, 2**31 - 1), 0, f"{doc}; 0: no bound.")
 
 
-def parameters(source):
+def _side(doc: str) -> Any:
+    return key(integer(0), None, doc)
+
+
+def _ratio(doc: str) -> Any:
+    return key(number(0), None, f"Width / height of the stored image {doc}.")
+
+
+def _missing(doc: str) -> Any:
+    return key(YES_OR_NO, "", f"True: records that have no {doc}; false: those that have.")
+
+
+def _date(doc: str) -> Any:
+    return key(DATE, "", f"An ISO 8601 date, or date and time: the record was {doc}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters(SourceSettings):
+    """The filters, in the order in which they are sent."""
+
+    sources: str = key(NAMES, doc='Names of sources, with commas between them; `""`: all.')
+    sources_ne: str = _names("Sources that are not wanted.")
+    tags: str = _names("Tags of which a record has one.")
+    tags_all: str = _names("Tags all of which a record has.")
+    tags_ne: str = _names("Tags of which a record has none.")
+    tags_ne_all: str = _names("Tags not all of which a record has.")
+    has_attributes: str = _names("Attributes that a record has.")
+    lacks_attributes: str = _names("Attributes that a record lacks.")
+    has_masks: str = _names("Masks that a record has; they come along.")
+    lacks_masks: str = _names("Masks that a record lacks.")
+    has_latents: str = _names("Latents that a record has; they come along if `return_latents` names no others.")
+    lacks_latents: str = _names("Latents that a record lacks.")
+    attributes: str = key(PAIRS, "", 'Conditions on attributes, as `"aes__gte:0.5"`, with commas between them.')
+    min_short_edge: int = _bound("Pixels that the shorter side has at least")
+    max_short_edge: int = _bound("Pixels that the shorter side has at most")
+    min_pixel_count: int = _bound("Pixels that an image has at least")
+    max_pixel_count: int = _bound("Pixels that an image has at most")
+    tags_empty: bool | Literal[""] = _missing("tags")
+    duplicate_state: int | Literal["none"] = key(
+        UNIQUENESS, 0, '0: all; 1: originals; 2: duplicates; `"none"`: unprocessed; -1: all, and the field is not asked for.'
+    )
+    source: str = key(WORD, "", "One source.")
+    source_empty: bool | Literal[""] = _missing("source")
+    short_edge: int | None = _side("Pixels that the shorter side has, exactly.")
+    pixel_count: int | None = _side("Pixels that an image has, exactly.")
+    aspect_ratio: float | None = _ratio("that is exactly this")
+    short_edge_gt: int | None = _side("The shorter side has more pixels.")
+    short_edge_lt: int | None = _side("The shorter side has fewer pixels.")
+    pixel_count_gt: int | None = _side("An image has more pixels.")
+    pixel_count_lt: int | None = _side("An image has fewer pixels.")
+    aspect_ratio_gt: float | None = _ratio("that is above this")
+    aspect_ratio_gte: float | None = _ratio("that is at least this")
+    aspect_ratio_lt: float | None = _ratio("that is below this")
+    aspect_ratio_lte: float | None = _ratio("that is at most this")
+    aspect_ratio_fraction: str = key(FRACTION, "", 'Width:height as the server has it, in whole numbers up to 10: `"3:4"`.')
+    aspect_ratio_fraction_empty: bool | Literal[""] = _missing("aspect ratio as a fraction")
+    coca_embedding_empty: bool | Literal[""] = _missing("embedding")
+    date_created_gt: str = _date("created after it")
+    date_created_gte: str = _date("created at it, or after")
+    date_created_lt: str = _date("created before it")
+    date_created_lte: str = _date("created at it, or before")
+    date_updated_gt: str = _date("changed after it")
+    date_updated_gte: str = _date("changed at it, or after")
+    date_updated_lt: str = _date("changed before it")
+    date_updated_lte: str = _date("changed at it, or before")
+    datasets: str = _names("Data sets, each as `slug/version`, one of which a record is in.")
+    datasets_ne: str = _names("Data sets that a record is in none of.")
+    datasets_all: str = _names("Data sets that a record is in all of.")
+    datasets_ne_all: str = _names("Data sets that a record is not in all of.")
+    datasets_empty: bool | Literal[""] = _missing("data set")
+
+
+FILTERS = {name: found for name, found in keys_of(Filters).items() if name not in keys_of(SourceSettings)}
+
+
+def parameter(name: str) -> str:
+    """The protocol's parameter for a key."""
+    bound, _, side = name.partition("_")
+    if bound in ("min", "max"):
+        return f"{side}__{'gte' if bound == 'min' else 'lte'}"
+    return re.sub(r"_(ne_all|ne|all|empty|gte?|lte?)$", r"__\1", name)
+
+
+def settled(source: Filters) -> dict[str, Any]:
+    """What becomes of the filters of a checked source_config, so that what means the same is equal."""
+    return {name: _settled(found.check, getattr(source, name)) for name, found in FILTERS.items()}
+
+
+def _settled(check: Check, value: Any) -> Any:
+    if check is NAMES:
+        return names(value)
+    if check is PAIRS:
+        return pairs(value)
+    if check in (DATE, WORD):
+        return value.strip()
+    return value in (True, "true") if check is YES_OR_NO and value != "" else value
+
+
+def chosen(source: Filters) -> dict[str, Any]:
+    """key -> value of the filters that are set; `sources` always is: "" is all of them."""
+    values = {name: getattr(source, name) for name in FILTERS}
+    return {name: value for name, value in values.items() if FILTERS[name].default is REQUIRED or value != FILTERS[name].default}
+
+
+def parameters(source: Filters) -> list[tuple[str, Any]]:
     """The (name, value) pairs of the query that say which records are wanted."""
     found = chosen(source)
     state = {"none": "None", -1: ""}  # -1 asks for less of each record, not for fewer of them
     found = {key: state.get(value, value) if key == "duplicate_state" else value for key, value in found.items()}
     found = {key: str(value).lower() if isinstance(value, bool) else value for key, value in found.items()}
-    return [(name, found[key]) for key, name, _, _ in TABLE if found.get(key, "") != ""]
+    return [(parameter(name), value) for name, value in found.items() if value != ""]

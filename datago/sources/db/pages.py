@@ -6,24 +6,31 @@ import queue
 import random
 import time
 import zlib
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs, urljoin
 
 from datago.errors import SourceError, SourceOSError, SourceValueError
 from datago.net.url import bare
+from datago.sources.db.api import Api
 from datago.sources.db.draws import Draws
 from datago.sources.db.records import BadRecord, identity
+from datago.sources.db.settings import DbSettings
 from datago.sources.db.window import BEGINNING
+from datago.sources.settings import PassSettings
 from datago.threads import Bell, start_thread
 
 # There is taken to be no more when so many draws in a row bring nothing new, and so many records of them, or nothing at all by chance.
 MAX_EMPTY_DRAWS, KNOWN, EMPTY = 8, 64, 64
 LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
+Params = list[tuple[str, Any]]  # of a query
+Page = tuple[list[Any], str]  # records, and the page's url
 NOT_FILTERS = ("fields", "page_size", "return_latents")
 
 log = logging.getLogger("datago.source")
 
 
-def ask_count(api, params, attempts=None):
+def ask_count(api: Api, params: Params, attempts: int | None = None) -> int | None:
     """How many records the server counts for the query of a walk; None once stopped. Raises SourceError."""
     answer = api.get(f"{api.base}images/count/", [(name, value) for name, value in params if name not in NOT_FILTERS], "count", attempts)
     if answer is None:
@@ -39,30 +46,31 @@ class Pages:
 
     Args:
         api: an Api.
-        config: a checked source_config.
+        config: what the source is made of.
         params: the query of the first request.
         patience: seconds after which a page that does not come is an error, whatever goes on in the thread.
 
     `get` gives lists of records with the page's url, until `ended`; then `error` says whether well.
     """
 
-    def __init__(self, api, config, params, patience):
+    def __init__(self, api: Api, config: PassSettings[DbSettings], params: Params, patience: float) -> None:
         self._api, self._config, self._params, self._patience = api, config, params, patience
-        self._arrived, self._used = queue.SimpleQueue(), Bell()
-        self._waited = None
-        self.ended, self.error = False, None
+        self._arrived: queue.SimpleQueue[Page | BaseException | None] = queue.SimpleQueue()
+        self._used, self.ended = Bell(), False
+        self._waited: float | None = None
+        self.error: BaseException | None = None
 
-    def start(self):
+    def start(self) -> None:
         # Nobody waits for it: when everything else is over, it may still have to see that it was stopped.
         start_thread(self._run, "datago pages")
 
-    def get(self, timeout):
+    def get(self, timeout: float) -> Page | None:
         """(records, url) of the next page, or None if there is none yet, or no more (then `ended` is set)."""
         if self.ended:
             return None
         self._waited = self._waited or time.monotonic()
         try:
-            found = self._arrived.get(timeout=timeout) if timeout else self._arrived.get_nowait()
+            found: Page | BaseException | None = self._arrived.get(timeout=timeout) if timeout else self._arrived.get_nowait()
         except queue.Empty:
             if time.monotonic() - self._waited < self._patience:
                 return None
@@ -74,15 +82,15 @@ class Pages:
         self._used.ring()
         return found
 
-    def stop(self):
+    def stop(self) -> None:
         self._api.stop()
         self._used.ring()
         self._arrived.put(None)  # wakes who waits
 
-    def _run(self):
-        error = None
+    def _run(self) -> None:
+        error: BaseException | None = None
         try:
-            for page in self._random() if self._config.random_sampling else self._rest():
+            for page in self._random() if self._config.source.random_sampling else self._rest():
                 if not self._api.stopped:  # else it may be one that is not the next
                     self._arrived.put(page)
                     self._used.wait(-1)  # one page is fetched while the one before is used, not more
@@ -97,7 +105,7 @@ class Pages:
 
     # ---- in order ----
 
-    def _rest(self):
+    def _rest(self) -> Iterator[Page]:
         """What was not handed out: of the records before the id `last` those that were missing, then all behind it.
 
         Where the second walk begins, the first one ends: records that were deleted, `last` among them, are not waited for.
@@ -116,10 +124,10 @@ class Pages:
             yield page
         yield from behind
 
-    def _walk(self, cursor):
+    def _walk(self, cursor: str | None) -> Iterator[Page]:
         """All pages behind an id; None: from the first."""
         url, number = f"{self._api.base}images/", 0
-        params = [*self._params, ("cursor", cursor)] if cursor is not None else self._params
+        params: Params | None = [*self._params, ("cursor", cursor)] if cursor is not None else self._params
         visited, fingerprints = {_digest(cursor or url)}, set()
         walked, again = 0, False
         while True:
@@ -148,19 +156,19 @@ class Pages:
                 raise SourceValueError(f"page {number} leads back to one before: {bare(url)}")
             visited.add(place)
 
-    def _lacking(self, walked):
+    def _lacking(self, walked: int) -> int:
         """How many records the server counts beyond those that came; 0 where it does not say, and on the rest of an epoch."""
         counted = self._counted() if self._config.resume is None else None
         return 0 if counted is None else max(0, counted - walked)
 
-    def _counted(self):
+    def _counted(self) -> int | None:
         try:
             return ask_count(self._api, self._params, attempts=1)
         except SourceError as error:
             log.debug("the number of records is not known: %s", error)
             return None
 
-    def _conclude(self, walked, lacking):
+    def _conclude(self, walked: int, lacking: int) -> None:
         """A walk ends early without a word where the server's searches run out of time; it also lacks what was added meanwhile."""
         if not lacking:
             return
@@ -169,7 +177,7 @@ class Pages:
             raise SourceOSError(text)
         log.warning("%s", text)
 
-    def _follow(self, following, page_url, number):
+    def _follow(self, following: str, page_url: str, number: int) -> str:
         """Where `next` leads: always to where the key may go.
 
         A server behind a proxy names itself as it was asked, which may be by another host, scheme, port or folder. So of such a url
@@ -186,7 +194,7 @@ class Pages:
             raise SourceValueError(f"page {number} has an invalid next url: {bare(following[:200])}; from {bare(page_url)}") from None
         return url
 
-    def _ask(self, url, params, number):
+    def _ask(self, url: str, params: Params | None, number: int) -> tuple[list[Any], str | None, str] | None:
         answer = self._api.get(url, params, f"page {number}")
         if answer is None:
             return None
@@ -198,10 +206,10 @@ class Pages:
 
     # ---- at random ----
 
-    def _random(self):
+    def _random(self) -> Iterator[Page]:
         """Draws again and again until that brings nothing new."""
-        known, barren, repeated, empty, number = set(), 0, 0, 0, 0
-        draws, rng_state = Draws(self._config.page_size, self._counted()), random.Random()
+        known, barren, repeated, empty, number = set[str](), 0, 0, 0, 0
+        draws, rng_state = Draws(self._config.source.page_size, self._counted()), random.Random()
         while (barren < MAX_EMPTY_DRAWS or repeated < KNOWN) and empty < EMPTY:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
@@ -225,17 +233,17 @@ class Pages:
             repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // MAX_EMPTY_DRAWS if whole else 0)
 
 
-def _cursor(url):
+def _cursor(url: str) -> str:
     """The id that a page begins behind, "" where the url does not say it."""
     return "".join(parse_qs(url.partition("?")[2]).get("cursor", [])[:1])
 
 
-def _digest(place):
+def _digest(place: str) -> bytes:
     """What is remembered of a cursor or url: a walk may have millions of them."""
     return hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _identity(record):
+def _identity(record: Any) -> str:
     try:
         return identity(record)
     except BadRecord:

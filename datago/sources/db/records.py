@@ -1,6 +1,8 @@
 """One record of a page: what the server says of a sample, checked; and the sample while its downloads are under way."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote, urljoin
 
 from datago.engine._sample import Entry, Failure
@@ -25,10 +27,10 @@ class Record:
 
     __slots__ = ("id", "source", "fields", "parts", "bodies", "missing", "failure", "position")
 
-    def __init__(self, record, page_url, require_images):
+    def __init__(self, record: Any, page_url: str, require_images: bool) -> None:
         """Raises BadRecord."""
-        self.id, self.source = identity(record), _name(record, "source", "")
-        self.fields = {
+        self.id, self.source = identity(record), _name(record, "source")
+        self.fields: dict[str, Any] = {
             "attributes": _attributes(record),
             "duplicate_state": _duplicate_state(record),
             "tags": [str(tag) for tag in _typed(record, "tags", list) or ()],
@@ -37,10 +39,12 @@ class Record:
         self.parts = list(_parts(record, page_url))
         if require_images and not (self.parts and self.parts[0][0] == "image"):
             raise BadRecord("image_direct_url: missing, and require_images is set")
-        self.bodies, self.missing, self.failure = [None] * len(self.parts), len(self.parts), None
+        self.bodies: list[Any] = [None] * len(self.parts)
+        self.missing = len(self.parts)
+        self.failure: tuple[str, str] | None = None
         self.position = -1
 
-    def put(self, index, body, error):
+    def put(self, index: int, body: Any, error: tuple[str, str] | None) -> bool:
         """Part `index` has come, or failed with (reason, text). Returns True if it was the last."""
         role, name, _ = self.parts[index]
         self.bodies[index] = body
@@ -49,34 +53,34 @@ class Record:
             self.failure = error[0], error[1] if role == "image" else f"{role} {printable(name)}: {error[1]}"
         return self.missing == 0
 
-    def finish(self):
+    def finish(self) -> Entry | Failure:
         """The Entry, or the Failure if one part has failed: half a sample is none."""
         found = self._entry() if self.failure is None else Failure(f"{self.source}:{self.id}", *self.failure)
         found.position = self.position
         return found
 
-    def _entry(self):
+    def _entry(self) -> Entry:
         parts = [(role, name, body) for (role, name, _), body in zip(self.parts, self.bodies, strict=True)]
         images = [(role, None if role == "image" else name, body) for role, name, body in parts if role != "latent"]
         latents = {name: body for role, name, body in parts if role == "latent"}
         return Entry(self.id, self.source, images, latents=latents, **self.fields)
 
 
-def identity(record):
+def identity(record: Any) -> str:
     """The record's id as text. Raises BadRecord."""
     if not isinstance(record, dict):
         raise BadRecord(f"not an object but {type(record).__name__}")
-    found = _name(record, "id", None)
+    found = _name(record, "id")
     if not found:
         raise BadRecord("id: missing")
     return found
 
 
-def _name(record, key, default):
-    """A string, or a number as one. What cannot be encoded would have no name in errors."""
+def _name(record: dict[str, Any], key: str) -> str:
+    """A string, or a number as one; "" if it is null or missing. What cannot be encoded would have no name in errors."""
     value = record.get(key)
     if value is None:
-        return default
+        return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRecord(f"{key}: got {type(value).__name__}, wanted a string")
     text = str(value)
@@ -90,7 +94,7 @@ def _name(record, key, default):
     return text
 
 
-def _typed(record, key, kind):
+def _typed(record: dict[str, Any], key: str, kind: type) -> Any:
     """The value if it is of that type, None if it is null or missing."""
     value = record.get(key)
     if value is not None and not isinstance(value, kind):
@@ -98,7 +102,7 @@ def _typed(record, key, kind):
     return value
 
 
-def _attributes(record):
+def _attributes(record: dict[str, Any]) -> str:
     """Their JSON text."""
     text = json.dumps(_typed(record, "attributes", dict) or {}, ensure_ascii=False)
     if text.count("{") + text.count("[") > DEEPEST:
@@ -111,14 +115,14 @@ def _attributes(record):
     return text
 
 
-def _duplicate_state(record):
+def _duplicate_state(record: dict[str, Any]) -> int:
     state = _typed(record, "duplicate_state", int)
     if state is not None and not -(2**31) <= state < 2**31:
         raise BadRecord("duplicate_state: out of range")
     return -1 if state is None else int(state)
 
 
-def _embedding(record):
+def _embedding(record: dict[str, Any]) -> list[float]:
     vector = _typed(_typed(record, "coca_embedding", dict) or {}, "vector", list) or ()
     try:
         return [float(number) for number in vector]
@@ -126,7 +130,7 @@ def _embedding(record):
         raise BadRecord("coca_embedding: its vector is not made of numbers") from None
 
 
-def _parts(record, page_url):
+def _parts(record: dict[str, Any], page_url: str) -> Iterator[tuple[str, str, str]]:
     """(role, name, url) of everything to download: the image first, as it decides the bucket of the others."""
     url = _typed(record, "image_direct_url", str)
     if url:
@@ -137,13 +141,13 @@ def _parts(record, page_url):
         name, url, is_mask = (latent.get(key) for key in ("latent_type", "file_direct_url", "is_mask"))
         if not isinstance(name, str) or not isinstance(is_mask, bool) or not isinstance(url, str) or not url:
             raise BadRecord(f"latents: {name!r:.80} lacks one of latent_type, file_direct_url and is_mask")
-        _name(latent, "latent_type", "")
+        _name(latent, "latent_type")
         # Masks first: a mask may have "image" in its name.
         role = "mask" if is_mask else "additional" if "image" in name and "latent_" not in name else "latent"
         yield role, name, _absolute(url, page_url)
 
 
-def _absolute(url, page_url):
+def _absolute(url: str, page_url: str) -> str:
     if not url.startswith(("https://", "http://")):
         try:
             url = urljoin(page_url, url)

@@ -1,44 +1,41 @@
 """The database source: paged records, whose images are downloaded."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from datago.checks import BOOL, REQUIRED, SECONDS, TEXT, integer, or_none, require
+from datago.checks import Check, or_none, require
 from datago.sources.db import filters
+from datago.sources.db.settings import DbSettings
 from datago.sources.protocol import SourceType, Survey
+from datago.sources.settings import PassSettings
+
+if TYPE_CHECKING:
+    from datago.settings import Settings
+    from datago.sources.db.source import DbSource
 
 
-def _is_identity(value):
+def _is_identity(value: Any) -> bool:
     try:
         return isinstance(value, str) and value.encode() != b""
     except UnicodeEncodeError:
         return False
 
 
-IDENTITY = _is_identity, "an id"
-KEYS = {
-    "sources": (filters.NAMES, REQUIRED),
-    "page_size": (integer(1), REQUIRED),
-    **filters.KEYS,
-    **dict.fromkeys(("require_images", "require_embeddings", "random_sampling"), (BOOL, False)),
-    "return_latents": (filters.NAMES, ""),
-    "api_url": (TEXT, ""),
-    "api_key": (TEXT, ""),
-    "max_connections": (integer(1, 2**12), 64),
-    "read_timeout": (SECONDS, 20),
-    "page_timeout": (SECONDS, 120),
-    "user_agent": (TEXT, "datago"),
-}
+IDENTITY = Check(_is_identity, "an id")
 STATE = {"last": or_none(IDENTITY), "after": or_none(IDENTITY), "missing": [IDENTITY]}
 
 
-class DbType(SourceType):
-    keys = KEYS
+class DbType(SourceType[DbSettings]):
+    settings = DbSettings
     other_words = frozenset(("database", "dataroom", "http", "api"))
     state = STATE
+    skips = MappingProxyType({"repeated id": "A record whose id was on this page before, or on the one before."})
     own_order = "as the server draws them at random"
 
-    def check(self, config):
-        filters.settle(config.source_config)
+    def check(self, config: "Settings[DbSettings]") -> DbSettings:
         shuffled = config.source_config.random_sampling
         if config.seed is not None and shuffled:
             raise ValueError(f"seed: got {config.seed}, wanted none with random_sampling: the server draws, and takes no seed")
@@ -46,27 +43,29 @@ class DbType(SourceType):
             raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
         if config.uneven != "keep":
             raise ValueError(f"uneven: got {config.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
+        source = config.source_config
+        return replace(source, **filters.settled(source), return_latents=filters.names(source.return_latents))
 
-    def make(self, settings):
+    def make(self, settings: PassSettings[DbSettings]) -> "DbSource":
         from datago.sources.db.source import DbSource
 
         return DbSource(settings)
 
-    def check_images(self, config):
+    def check_images(self, config: "Settings[DbSettings]") -> None:
         if not config.source_config.require_images:
             raise ValueError("source_config.require_images: got false, wanted true: a batch is made of images")
 
-    def check_state(self, state):
+    def check_state(self, state: dict[str, Any]) -> None:
         super().check_state(state)
         source = state["source"]
         if source["last"] is None:
             require(source["after"] is None and not source["missing"], "source.last", None, "an id, as there are some before it")
 
-    def selection(self, config):
+    def selection(self, config: "Settings[DbSettings]") -> dict[str, Any]:
         """The filters that are set: a walk over other records cannot be told from this one by what comes."""
         return filters.chosen(config.source_config)
 
-    def describe(self, config):
+    def describe(self, config: "Settings[DbSettings]") -> list[str]:
         from datago.net.url import redact
 
         source = config.source_config
@@ -75,10 +74,17 @@ class DbType(SourceType):
         images = "records with images" if source.require_images else "records without images"
         return [f"A database at {redact(url)}: {images}, {source.page_size} a page, {' '.join(wanted) or 'all of them'}."]
 
-    def survey(self, config, ranks, world_size, settings, report):
+    def survey(
+        self,
+        config: "Settings[DbSettings]",
+        ranks: Sequence[int],
+        world_size: int,
+        settings: Callable[[int, int], PassSettings[DbSettings]],
+        report: Callable[[str, int], None],
+    ) -> Survey:
         from datago.sources.db import source as db
 
-        def ask(rank, of):
+        def ask(rank: int, of: int) -> int | None:
             report("asking the database", 0)
             return db.count(settings(rank, of))
 
@@ -87,11 +93,11 @@ class DbType(SourceType):
             return Survey({"samples": total}, [{"samples": total if world_size == 1 else None} for _ in ranks])
         return Survey({"samples": total}, [{"samples": ask(rank, world_size) if world_size > 1 else total} for rank in ranks])
 
-    def enumerate(self, settings):
+    def enumerate(self, settings: PassSettings[DbSettings]) -> Iterator[int]:
         from datago.sources.db.pages import Pages
         from datago.sources.db.source import open_api, parameters
 
-        pages = Pages(open_api(settings), settings, parameters(settings), 2 * settings.page_timeout)
+        pages = Pages(open_api(settings.source), settings, parameters(settings), 2 * settings.source.page_timeout)
         pages.start()
         try:
             while not pages.ended:

@@ -2,11 +2,19 @@
 
 import logging
 import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from datago.engine._sample import Failure
 from datago.errors import SourceValueError
 from datago.order import plan
+from datago.sources.file.settings import FileSettings
 from datago.sources.file.tree import BATCH, Listing, Tree, checksum
+from datago.sources.settings import PassSettings
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
 
 log = logging.getLogger("datago.source")
 
@@ -21,54 +29,56 @@ class FileSource:
 
     work_ahead = 1024  # what two cores get through while the feeder waits for its turn with the GIL; a path is small
 
-    def __init__(self, config):
+    def __init__(self, config: PassSettings[FileSettings]) -> None:
         self._config = config
-        self._stopped, self._tree, self._listing = False, None, None
+        self._stopped = False
+        self._tree: Tree | None = None
+        self._listing: Listing | None = None
         self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
         self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
         for begin, end in config.resume["done"] if config.resume else ():
             config.progress.add(begin, end)
-        self.target = None
+        self.target: int | None = None
         self.base = 0
-        self.skipped = {}
+        self.skipped: dict[str, int] = {}
 
-    def open(self):
-        self._tree = Tree(os.fsencode(self._config.root_path), self.skipped)
+    def open(self) -> None:
+        self._tree = Tree(os.fsencode(self._config.source.root_path), self.skipped)
         self._tree.stopped = self._stopped
         self.base = len(self._tree.base)
         if self._config.uneven != "keep":
-            self._list()
+            listing = self._list()
             self.target = len(self._numbers)
-            log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(self._listing))
+            log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(listing))
 
-    def count(self):
-        if self._listing is None:
-            self._list()
+    def count(self) -> int:
+        self._list()
         return len(self._numbers)
 
-    def stop(self):
+    def stop(self) -> None:
         self._stopped = True
         if self._tree is not None:
             self._tree.stopped = True
 
-    def state(self):
+    def state(self) -> dict[str, Any] | None:
         """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, their checksum,
         and whether there may not be more of them; `phases` (see plan.remaining)."""
         if self._walked[0] == 0:
             return self._config.resume
         return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
 
-    def batches(self):
+    def batches(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
         config = self._config
-        if config.random_sampling or config.uneven != "keep" or config.resume:
+        if config.source.random_sampling or config.uneven != "keep" or config.resume:
             yield from self._planned()
         else:
             yield from self._streamed()
 
-    def _streamed(self):
-        stream, streams, base = self._config.stream, self._config.streams, self._tree.base
+    def _streamed(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
+        stream, streams, tree = self._config.stream, self._config.streams, self._opened()
+        base = tree.base
         found = crc = 0
-        for step in self._tree.walk():
+        for step in tree.walk():
             if isinstance(step, Failure):
                 yield [step]
                 continue
@@ -83,12 +93,11 @@ class FileSource:
         if not self._stopped:
             self._check_not_empty(found)
 
-    def _planned(self):
-        if self._listing is None:
-            self._list()
-        if self._tree.unread:
-            yield self._tree.unread
-        own, base = self._numbers, self._tree.base
+    def _planned(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
+        listing, tree = self._list(), self._opened()
+        if tree.unread:
+            yield tree.unread
+        own, base = self._numbers, tree.base
         # Where ranks are promised equal counts, what fails is replaced by what is read a second time.
         end = len(own) * (1 if self._config.uneven == "keep" else 2)
         for begin, behind in plan.gaps(self._config.progress.ranges(), end):
@@ -97,53 +106,60 @@ class FileSource:
                 if self._stopped:
                     return
                 numbers = own.take(positions, mode="wrap").tolist()
-                yield [(base + self._listing.path(number), position) for number, position in zip(numbers, positions, strict=True)]
+                yield [(base + listing.path(number), position) for number, position in zip(numbers, positions, strict=True)]
 
-    def _list(self):
-        """Lists the whole tree, and finds which of its paths are this stream's, in which order (`_numbers`)."""
+    def _opened(self) -> Tree:
+        assert self._tree is not None  # `open` came before
+        return self._tree
+
+    def _list(self) -> Listing:
+        """Lists the whole tree, once, and finds which of its paths are this stream's, in which order (`_numbers`)."""
+        if self._listing is not None:
+            return self._listing
         config, listing = self._config, Listing()
-        for step in self._tree.walk():
+        for step in self._opened().walk():
             if not isinstance(step, Failure):
                 listing.add(step)
         self._listing = listing
-        fixed = config.random_sampling or config.uneven != "keep" or bool(self._phases)
+        fixed = config.source.random_sampling or config.uneven != "keep" or bool(self._phases)
         self._walked = len(listing), listing.checksum(len(listing)), fixed
         self._numbers = self._own(self._order(len(listing)))
         if not self._stopped:
             if config.resume:
-                self._check_unchanged(*config.resume["listing"])
+                self._check_unchanged(listing, *config.resume["listing"])
             self._check_not_empty(len(listing))
+        return listing
 
-    def _order(self, count):
+    def _order(self, count: int) -> "NDArray[int64]":
         import numpy
 
         config = self._config
         order = numpy.arange(count)
-        if config.random_sampling and not config.drawn:
+        if config.source.random_sampling and not config.seed_is_random:
             order = plan.permutation(count, plan.key(config.seed, config.epoch))
         return plan.remaining(order, self._phases)
 
-    def _own(self, order):
+    def _own(self, order: "NDArray[int64]") -> "NDArray[int64]":
         config = self._config
         own = order[plan.share(len(order), config.stream, config.streams, config.world_size, config.uneven)]
-        if config.random_sampling and config.drawn:
+        if config.source.random_sampling and config.seed_is_random:
             own = own[plan.permutation(len(own), plan.key(config.seed, config.epoch))]
         return own
 
-    def _check_unchanged(self, count, crc, fixed):
+    def _check_unchanged(self, listing: Listing, count: int, crc: int, fixed: bool) -> None:
         """Positions mean something only in the listing that they were made for."""
-        now = len(self._listing)
-        if count > now or fixed and count < now or self._listing.checksum(count) != crc:
-            root = os.fsdecode(self._config.root_path)
+        now = len(listing)
+        if count > now or fixed and count < now or listing.checksum(count) != crc:
+            root = os.fsdecode(self._config.source.root_path)
             raise SourceValueError(
                 f"root_path: what is below {root!r} has changed since the state was taken ({count} images then, {now} now): it "
                 "cannot be resumed"
             )
 
-    def _check_not_empty(self, found):
-        config, root = self._config, os.fsdecode(self._config.root_path)
+    def _check_not_empty(self, found: int) -> None:
+        config, root = self._config, os.fsdecode(self._config.source.root_path)
         if found == 0:
-            raise self._tree.nothing()
+            raise self._opened().nothing()
         if plan.total(found, config.world_size, config.uneven) <= config.rank:
             raise SourceValueError(
                 f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"

@@ -6,6 +6,7 @@ import stat
 import zlib
 from array import array
 from bisect import bisect
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from datago.engine._sample import Failure
@@ -30,25 +31,26 @@ class Tree:
         SourceError: `root` is not there, or cannot be listed; `walk` and `folders` raise it too. The text has the system's reason.
     """
 
-    def __init__(self, root, skipped):
+    def __init__(self, root: bytes, skipped: dict[str, int]) -> None:
         self.stopped = False
-        self._root, self._skipped, self.unread = root, skipped, []
+        self._root, self._skipped = root, skipped
+        self.unread: list[Failure] = []
         try:
             is_folder = stat.S_ISDIR(os.stat(root).st_mode)
         except OSError as error:
             raise source_os_error(error, "root_path", os.fsdecode(root)) from None
         if is_folder:
             self.base = root if root.endswith(b"/") else root + b"/"  # what stands before the paths of `walk`
-            self._only = None
+            self._only: bytes | None = None
         else:
             name = os.path.basename(root)
             self.base, self._only = root[: len(root) - len(name)], name
 
-    def folders(self):
+    def folders(self) -> list[str]:
         """The names (str) of the folders right below the root that `walk` enters, sorted as torchvision's ImageFolder sorts classes."""
         return [] if self._only is not None else sorted(os.fsdecode(name[:-1]) for name in self._list(b"")[1])
 
-    def nothing(self):
+    def nothing(self) -> SourceValueError:
         """The error to raise where `walk` found no image: it says what was met instead."""
         text = f"root_path: no images below {os.fsdecode(self._root)!r} (looked for {' '.join(sorted(IMAGES))})"
         if self.unread:
@@ -57,7 +59,7 @@ class Tree:
         passed_over = ", ".join(f"{count} ({reason})" for reason, count in self._skipped.items())
         return SourceValueError(text + (f"; passed over: {passed_over}" if passed_over else ""))
 
-    def walk(self):
+    def walk(self) -> Iterator[list[bytes] | Failure]:
         """Yields lists of at most BATCH paths, relative to `base`, and a Failure for each folder that cannot be read."""
         self.unread = []
         if self._only is not None:
@@ -73,7 +75,7 @@ class Tree:
             else:
                 yield step
 
-    def _folder(self, prefix):
+    def _folder(self, prefix: bytes) -> Iterator[list[bytes] | bytes | Failure]:
         """One folder, in order: lists of its images' paths, the paths of its subfolders, and the Failure to read it or its rest.
 
         Subfolders are sorted with the slash, so that the order within a folder is that of whole paths: "a.jpg" before "a/".
@@ -92,10 +94,11 @@ class Tree:
             self.unread.append(failure)
             yield failure
 
-    def _list(self, prefix):
+    def _list(self, prefix: bytes) -> tuple[list[bytes], list[bytes], Failure | None]:
         """(images' names, subfolders' names with a slash, the Failure to read the folder or its rest)."""
-        names, folders, path, failure = [], [], self.base + prefix, None
-        folder = None
+        names: list[bytes] = []
+        folders: list[bytes] = []
+        path, failure, folder = self.base + prefix, None, None
         try:
             folder = Folder(path)
             while not self.stopped and (chunk := folder.read()) is not None:
@@ -106,13 +109,13 @@ class Tree:
             if not prefix:
                 raise source_os_error(error, "root_path", os.fsdecode(self._root)) from None
             reason = "not_found" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "io"
-            failure = Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno)}")
+            failure = Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno or 0)}")
         if folder is not None:
             self._skip("hidden", folder.hidden)
             self._skip("symlink to a folder", folder.links)
         return names, folders, failure
 
-    def _skip(self, reason, count):
+    def _skip(self, reason: str, count: int) -> None:
         if count:
             self._skipped[reason] = self._skipped.get(reason, 0) + count
 
@@ -120,30 +123,30 @@ class Tree:
 class Listing:
     """All paths of a tree, in one block of bytes: a million of them cost 8 bytes each besides."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._block, self._ends = bytearray(), array("Q")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._ends)
 
-    def add(self, paths):
+    def add(self, paths: Sequence[bytes]) -> None:
         lengths = [len(path) + 1 for path in paths]
         self._ends.extend(accumulate(lengths, initial=len(self._block) + lengths.pop(0)))
         self._block += joined(paths)
 
-    def path(self, number):
+    def path(self, number: int) -> bytes:
         return bytes(self._block[self._ends[number - 1] if number else 0 : self._ends[number] - 1])
 
-    def checksum(self, count):
+    def checksum(self, count: int) -> int:
         """What `checksum` makes of the first `count` paths."""
         with memoryview(self._block) as block:
             return zlib.crc32(block[: self._ends[count - 1] if count else 0])
 
 
-def joined(paths):
+def joined(paths: Sequence[bytes]) -> bytes:
     return b"\0".join(paths) + b"\0"
 
 
-def checksum(paths, before=0):
+def checksum(paths: Sequence[bytes], before: int = 0) -> int:
     """CRC-32 of paths, each with a zero behind it; `before` is that of the paths before them."""
     return zlib.crc32(joined(paths), before)

@@ -1,6 +1,7 @@
 """Brace patterns: `{000..012}`, `{a..e..2}`, `{a,b}`, several groups, groups in groups; counted before they are expanded."""
 
 import re
+from collections.abc import Iterator
 
 from datago.errors import SourceValueError
 from datago.net.url import redact
@@ -11,7 +12,7 @@ NUMBERS = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?\n?")
 LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?\n?")
 
 
-def expand(pattern):
+def expand(pattern: str) -> list[str]:
     """What `pattern` stands for, in order. A group that is neither a range nor a list, as in `?sig={x}`, stands for itself.
 
     Numbers are as wide as the left bound if that begins with a zero. Backslashes mean nothing. Steps and descending ranges
@@ -28,7 +29,7 @@ def expand(pattern):
     return list(braceexpand(re.sub(r"\{([^{},]*)\}", _as_list, pattern), escape=False))
 
 
-def check(pattern):
+def check(pattern: str) -> None:
     """Raises SourceValueError if the braces of `pattern` do not pair, or if it stands for more than MAX_SHARDS strings."""
     depth = 0
     for sign in re.findall("[{}]", pattern):
@@ -42,7 +43,7 @@ def check(pattern):
         raise SourceValueError(f"{redact(pattern)}: expands to more than {MAX_SHARDS} urls")
 
 
-def _count(pattern):
+def _count(pattern: str) -> int:
     """How many strings braceexpand would make, at most: the product over the groups, of the sum over the parts of each."""
     total, depth, start = 1, 0, 0
     for place, sign in enumerate(pattern):
@@ -56,7 +57,7 @@ def _count(pattern):
     return total
 
 
-def _count_group(group):
+def _count_group(group: str) -> int:
     if numbers := NUMBERS.fullmatch(group):
         if max(map(len, filter(None, numbers.groups()))) > 18:
             return 2 * MAX_SHARDS
@@ -66,7 +67,7 @@ def _count_group(group):
     return sum(map(_count, _parts(group)))
 
 
-def _parts(group):
+def _parts(group: str) -> Iterator[str]:
     depth, start = 0, 0
     for place, sign in enumerate(group):
         depth += (sign == "{") - (sign == "}")
@@ -76,12 +77,12 @@ def _parts(group):
     yield group[start:]
 
 
-def _range(numbers):
+def _range(numbers: re.Match[str]) -> range:
     first, last, step = int(numbers[1]), int(numbers[2]), int(numbers[3] or 1) or 1
     return range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
 
 
-def _as_list(found):
+def _as_list(found: re.Match[str]) -> str:
     """A range whose bounds differ in width, one led by a zero, written out: bash and braceexpand would widen all its numbers."""
     numbers = NUMBERS.fullmatch(found[1])
     if not numbers or len(numbers[1]) == len(numbers[2]) or not re.search(r"(^|\.\.)-?0\d", found[1]):

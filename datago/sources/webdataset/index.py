@@ -6,6 +6,7 @@
 """
 
 import os
+from typing import Any
 
 from datago.errors import SourceValueError
 from datago.net.json_text import parse_json
@@ -15,7 +16,7 @@ from datago.net.url import Url, redact, scheme_of
 MAX_INDEX_BYTES = 1 << 28  # bytes of an index; a million shards take a hundred millions
 
 
-def sample_counts(index, shards, options):
+def sample_counts(index: str | os.PathLike[str], shards: list[str], options: dict[str, Any]) -> list[int]:
     """A list of how many samples each of `shards` has.
 
     A shard is found in the index by its url without query, by the end of it (`b/000000.tar`), or by its base name alone where
@@ -44,7 +45,7 @@ def sample_counts(index, shards, options):
     return [_count(known, shard, redact(index)) for shard in shards]
 
 
-def _by_name(data):
+def _by_name(data: Any) -> dict[str, dict[str, Any]] | None:
     """base name -> {path: count}, or None for what is no index."""
     if isinstance(data, dict) and "shardlist" in data:
         data = data["shardlist"]
@@ -52,17 +53,17 @@ def _by_name(data):
             return None
         pairs = [(shard["url"], shard.get("nsamples")) for shard in data]
     elif isinstance(data, dict):
-        pairs = data.items()
+        pairs = [*data.items()]
     else:
         return None
-    known = {}
+    known: dict[str, dict[str, Any]] = {}
     for url, count in pairs:
         path = _path(url)
         known.setdefault(path.rpartition("/")[2], {})[path] = count
     return known
 
 
-def _count(known, shard, index):
+def _count(known: dict[str, dict[str, Any]], shard: str, index: str) -> int:
     path = _path(shard)
     found = known.get(path.rpartition("/")[2], {})
     if path in found:
@@ -77,14 +78,14 @@ def _count(known, shard, index):
             raise SourceValueError(f"shard_index {index}: shard {redact(shard)}: got {count!r:.40}, wanted a number of samples")
         if count != counts[0]:
             raise SourceValueError(f"shard_index {index}: shard {redact(shard)} may be any of {', '.join(map(redact, sorted(found)[:3]))}")
-    return counts[0]
+    return int(counts[0])
 
 
-def _path(url):
+def _path(url: str) -> str:
     return url.partition("#")[0].partition("?")[0] if scheme_of(url) not in ("", "file") else url
 
 
-def _host(url):
+def _host(url: str) -> tuple[str, str, int | None] | None:
     """What a token is for, None for what is not http."""
     if scheme_of(url) not in ("http", "https"):
         return None

@@ -1,8 +1,10 @@
 """What a shard was packed with: gzip or zstd, in any number of pieces, or nothing."""
 
 import zlib
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import chain
+from typing import Any
 
 BLOCK = 1 << 20  # bytes that a decompressor makes at once
 INFLATED_FREE, INFLATED_MOST = 1 << 30, 200  # a shard may inflate to so many bytes, and to so many times its size
@@ -13,7 +15,7 @@ class ShardError(Exception):
     """A shard that cannot be read to its end; the text says why."""
 
 
-def decompressed(blocks):
+def decompressed(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
     """The blocks of a tar, whatever it was packed with: the content decides, not the name. Plain blocks stay what they are."""
     first = next(blocks, b"")
     while len(first) < 4 and (more := next(blocks, None)) is not None:  # a slow network's first bytes come one by one
@@ -27,11 +29,11 @@ def decompressed(blocks):
     return first, blocks
 
 
-def _bounded(decompress, blocks):
+def _bounded(decompress: Callable[[Iterator[Any]], Iterator[bytes]], blocks: Iterator[Any]) -> Iterator[bytes]:
     """What `decompress` makes of the blocks, as long as that is no bomb."""
     taken = given = 0
 
-    def counted():
+    def counted() -> Iterator[Any]:
         nonlocal taken
         for block in blocks:
             taken += len(block)
@@ -47,10 +49,10 @@ def _bounded(decompress, blocks):
 class _Readable:
     """Blocks as a file that zstandard can read from."""
 
-    def __init__(self, blocks):
+    def __init__(self, blocks: Iterator[Any]) -> None:
         self._blocks, self._rest = blocks, memoryview(b"")
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         while not self._rest:
             block = next(self._blocks, None)
             if block is None:
@@ -60,11 +62,13 @@ class _Readable:
         return bytes(out)
 
 
-def _unzstd(blocks):
+def _unzstd(blocks: Iterator[Any]) -> Iterator[bytes]:
     """Any number of frames, also those to be skipped. A stream that ends early just ends; the archive in it then lacks its end."""
     import zstandard
 
-    reader, begun = zstandard.ZstdDecompressor().stream_reader(_Readable(blocks), read_across_frames=True), False
+    source: Any = _Readable(blocks)  # of a file it has what is called
+
+    reader, begun = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True), False
     try:
         while block := reader.read(BLOCK):
             begun = True
@@ -75,7 +79,7 @@ def _unzstd(blocks):
         raise ShardError(f"damaged zstd stream: {fault}") from None
 
 
-def _ungzip(blocks):
+def _ungzip(blocks: Iterator[Any]) -> Iterator[bytes]:
     """Any number of gzip members one after the other; zeros may follow the last one."""
     inflater, begun = zlib.decompressobj(31), False
     for block in blocks:

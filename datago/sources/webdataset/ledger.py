@@ -6,8 +6,11 @@ network or a disk breaks off is not the same every time.
 """
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Any
 
 from datago.engine._progress import Progress
+from datago.engine._sample import Entry, Failure
 from datago.threads import new_lock
 
 BITS = 40  # of a number
@@ -21,47 +24,47 @@ class Ledger:
         resume: what `state` gave, or None.
     """
 
-    def __init__(self, progress, resume):
+    def __init__(self, progress: Progress, resume: dict[str, Any] | None) -> None:
         resume = resume or {"done": [], "partial": [], "last": -1}
         self._lock = new_lock()
         self._progress = progress  # positions in shards that are not done
         self._done = Progress(resume["done"])  # ordinals of shards of which everything was handed out
-        self._ended = {}  # ordinal -> (samples, failed) of those that were read to their end
-        self._on_their_way = deque()  # positions, in the order in which they will be handed out
-        self._last = resume["last"]  # ordinal of what was handed out last; kept only by `follow`
+        self._ended: dict[int, tuple[int, bool]] = {}  # ordinal -> (samples, failed) of those that were read to their end
+        self._on_their_way: deque[int] = deque()  # positions, in the order in which they will be handed out
+        self._last: int = resume["last"]  # ordinal of what was handed out last; kept only by `follow`
         self._begun = {ordinal for ordinal, _, _ in resume["partial"]}
         for ordinal, begin, end in resume["partial"]:
             progress.add(ordinal << BITS | begin, ordinal << BITS | end)
         self.was_new = not resume["done"] and not resume["partial"]  # nothing had been handed out before
 
     @property
-    def last(self):
+    def last(self) -> int:
         return self._last
 
-    def is_done(self, ordinal):
+    def is_done(self, ordinal: int) -> bool:
         return self._done.first_missing(ordinal) > ordinal
 
-    def was_begun(self, ordinal):
+    def was_begun(self, ordinal: int) -> bool:
         """Whether something of the shard had been handed out before the state was taken."""
         return ordinal in self._begun
 
-    def is_out(self, position):
+    def is_out(self, position: int) -> bool:
         """Whether it has been handed out."""
         return self._progress.first_missing(position) > position or self.is_done(position >> BITS)
 
-    def ended(self, ordinal, samples, failed):
+    def ended(self, ordinal: int, samples: int, failed: bool) -> None:
         """A shard was read to its end, or to where it `failed`."""
         with self._lock:
             self._ended[ordinal] = samples, failed
             self._settle()
 
-    def follow(self, entries):
+    def follow(self, entries: Iterable[Entry | Failure]) -> None:
         """These are the next that will be handed out: for `last`."""
         with self._lock:
             self._on_their_way.extend(entry.position for entry in entries)
             self._catch_up()
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """A dict of `done`, ranges of ordinals; `partial`, [ordinal, begin, end] of ranges of numbers in the shards between; `last`."""
         with self._lock:
             self._catch_up()
@@ -70,11 +73,11 @@ class Ledger:
             partial = [[begin >> BITS, begin & NUMBERS, end & NUMBERS] for begin, end in ranges]
             return {"done": self._done.ranges(), "partial": partial, "last": self._last}
 
-    def _catch_up(self):
+    def _catch_up(self) -> None:
         while self._on_their_way and self.is_out(self._on_their_way[0]):
             self._last = self._on_their_way.popleft() >> BITS
 
-    def _settle(self):
+    def _settle(self) -> None:
         """Shards of which everything was handed out become one number."""
         for ordinal, (samples, failed) in list(self._ended.items()):
             begin, end = ordinal << BITS, (ordinal << BITS) + samples + 1

@@ -1,6 +1,7 @@
 """Listings of a storage bucket: the JSON of Google's storage, and whatever speaks it."""
 
 import re
+from typing import Any
 
 from datago.errors import SourceValueError
 from datago.net.json_text import parse_json
@@ -13,7 +14,7 @@ MOST_PAGES = 10_000  # one has a thousand objects, as a rule
 LONGEST_TOKEN = 16 << 10  # it goes into a request line
 
 
-def is_listing(url):
+def is_listing(url: str) -> bool:
     """Whether an http url without braces names a listing of objects rather than one object.
 
     It does if its path ends in `/o`, or holds `/storage/v1/b/` without an object after `/o/`, or is one of
@@ -28,14 +29,16 @@ def is_listing(url):
     return path.endswith("/o") or path.startswith("https://storage.googleapis.com/") and "." not in path.rpartition("/")[2]
 
 
-def list_objects(url, token, **options):
+def list_objects(url: str, token: str, **options: Any) -> list[str]:
     """The urls (`mediaLink`) of all objects of a listing, page after page; `options` as for open_stream.
 
     Raises:
         RemoteError: a page cannot be had.
         SourceValueError: a page is no listing, or would have the token sent to another host.
     """
-    found, page_token, seen = [], None, set()
+    found: list[str] = []
+    page_token: str | None = None
+    seen: set[str] = set()
     while True:
         page = _page(_with_page(url, page_token), token, options)
         for item in page.get("items", []):
@@ -54,7 +57,7 @@ def list_objects(url, token, **options):
         seen.add(page_token)
 
 
-def _page(url, token, options):
+def _page(url: str, token: str, options: dict[str, Any]) -> dict[str, Any]:
     data = read_whole(url, LONGEST_PAGE, token=token, **options)
     try:
         page = parse_json(data)
@@ -64,10 +67,11 @@ def _page(url, token, options):
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         kind = f"begins with {data[:20]!r}" if page is None else "JSON of another kind"
         raise SourceValueError(f"{redact(url)}: not a listing of objects ({kind})")
-    return page
+    found: dict[str, Any] = page
+    return found
 
 
-def _with_page(url, page_token):
+def _with_page(url: str, page_token: str | None) -> str:
     if page_token is None:
         return url
     from urllib.parse import quote
@@ -77,7 +81,7 @@ def _with_page(url, page_token):
     return f"{path}?{'&'.join([*kept, 'pageToken=' + quote(page_token, safe='')])}"
 
 
-def _link(item, url, token):
+def _link(item: dict[str, Any], url: str, token: str) -> str:
     link = item.get("mediaLink")
     if not isinstance(link, str) or not re.match("https?://", link):
         raise SourceValueError(f"{redact(url)}: an object of the listing has no mediaLink")

@@ -3,6 +3,7 @@
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from datago.errors import SourceError, SourceValueError, printable
 from datago.net.stream import local_path, open_stream
@@ -13,7 +14,7 @@ AT_ONCE = 8
 NAMED = 3  # of those that are missing
 
 
-def look(shards, options):
+def look(shards: list[str], options: dict[str, Any]) -> int:
     """How many of `shards` were looked at; `options` are those of open_stream.
 
     Raises:
@@ -24,15 +25,15 @@ def look(shards, options):
     step = max(1, (len(remote) - 1) / (ASKED - 1))
     remote = [remote[round(number * step)] for number in range(min(ASKED, len(remote)))]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        faults = [*map(_on_disk, local), *threads.map(lambda url: _behind_url(url, options), remote)]
-    looked_at, faults = len(faults), [fault for fault in faults if fault]
+        answers = [*map(_on_disk, local), *threads.map(lambda url: _behind_url(url, options), remote)]
+    looked_at, faults = len(answers), [fault for fault in answers if fault]
     if faults:
         more = f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
         raise SourceValueError(f"url: {len(faults)} of {looked_at} shards cannot be read: {'; '.join(faults[:NAMED])}{more}")
     return looked_at
 
 
-def _on_disk(shard):
+def _on_disk(shard: str) -> str | None:
     """What is wrong with a file, or None. A pipe is not opened: whoever writes into it would take that for its reader."""
     path = local_path(shard)
     try:
@@ -43,7 +44,7 @@ def _on_disk(shard):
     return f"{printable(path)}: a folder" if os.path.isdir(path) else None
 
 
-def _behind_url(url, options):
+def _behind_url(url: str, options: dict[str, Any]) -> str | None:
     """What is wrong with an object, or None: its first byte is asked for."""
     try:
         with open_stream(url, block_size=1, **options) as stream:

@@ -3,11 +3,16 @@
 import json
 import os
 from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from datago.engine._sample import Entry, Failure
 from datago.sources.names import IMAGES, LITTER_NAMES
-from datago.sources.webdataset._tar import TarError, TarReader
+from datago.sources.webdataset._tar import Member, TarError, TarReader
 from datago.sources.webdataset.inflate import ShardError, decompressed
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 OTHER_MOST = 64 << 20  # bytes of a member that is neither image nor text; larger ones are passed over
 SAMPLE_MOST = 2 << 30  # bytes of a sample's members, or twice max_file_bytes if that is more
@@ -17,7 +22,7 @@ ALIASES = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 TEXTS = frozenset(("json", "txt", "cls"))
 
 
-def split_name(name):
+def split_name(name: str) -> tuple[str | None, str]:
     """(key, field) of a member: folder + base name up to its first dot, and the rest in lower case.
 
     (None, reason) for what belongs to no sample: litter of archivers and file managers, names without a suffix.
@@ -42,22 +47,23 @@ class ShardReader:
         most: bytes of a member; larger images are failures, other members are passed over.
     """
 
-    def __init__(self, name, reference, masks, most=1 << 30):
+    def __init__(self, name: str, reference: str, masks: Iterable[str], most: int = 1 << 30) -> None:
         self.name = name
-        self.skipped = {}
+        self.skipped: dict[str, int] = {}
         self.damaged = False
         reference, self._most = reference.lower().removeprefix("."), most
         self._reference = ALIASES.get(reference, reference)
         self._masks = [f".{mask.lower().strip('.')}." for mask in masks]
-        self._headers = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
-        self._named, self._count, self._size = None, 0, 0  # the key of the last header, and what its sample has so far
-        self._key = None  # of the sample that is being gathered
-        self._members = {}  # its field -> Member; None: too large to read
-        self._fields = ()  # those of the sample before
-        self._seen = set()  # keys of the shard: one that comes back is an error
-        self._done = []  # Entries and Failures
+        self._headers: deque[tuple[str, str, bool]] = deque()  # (key, field, whether its data is to come), seen but not yet dealt with
+        self._named: str | None = None
+        self._count = self._size = 0  # the key of the last header, and what its sample has so far
+        self._key: str | None = None  # of the sample that is being gathered
+        self._members: dict[str, Member | None] = {}  # its field -> Member; None: too large to read
+        self._fields: tuple[str, ...] = ()  # those of the sample before
+        self._seen: set[str] = set()  # keys of the shard: one that comes back is an error
+        self._done: list[Entry | Failure] = []  # Entries and Failures
 
-    def read(self, blocks):
+    def read(self, blocks: Any) -> Generator[list[Entry | Failure], None, None]:
         """Yields lists of Entries and Failures, at most one for a block and one at the end.
 
         Args:
@@ -98,15 +104,15 @@ class ShardReader:
         if self._done:
             yield self._take()
 
-    def _take(self):
+    def _take(self) -> list[Entry | Failure]:
         done, self._done = self._done, []
         return done
 
-    def _skip(self, reason, count=1):
+    def _skip(self, reason: str, count: int = 1) -> None:
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
-    def _select(self, name, size):
+    def _select(self, name: bytes, size: int) -> bool:
         """Called at each member's header: is its data wanted?"""
         if len(name) > NAME_MOST:
             raise ShardError(f"a name of {len(name)} bytes, {name[:40]!r}…")
@@ -125,7 +131,7 @@ class ShardReader:
         self._headers.append((key, field, wanted))
         return wanted
 
-    def _deal(self, members):
+    def _deal(self, members: Iterator[Member]) -> None:
         """Goes through the headers that were seen, with the members whose data is there. A sample is complete when the header of
         another one is seen, be the data of that still to come."""
         while self._headers:
@@ -142,7 +148,7 @@ class ShardReader:
 
     # ---- samples ----
 
-    def _finish_sample(self, whole):
+    def _finish_sample(self, whole: bool) -> None:
         """The sample that was gathered goes out. At the end of a damaged shard nobody knows whether it is complete: it is taken for
         that if it has what the one before it had, and nothing of it is still to come."""
         key, members = self._key, self._members
@@ -169,9 +175,13 @@ class ShardReader:
         else:
             self._skip("no image")
 
-    def _sort(self, members):
+    def _sort(self, members: dict[str, Member | None]) -> "tuple[list[tuple[str, str | None, Member]], dict[str, str], dict[str, Buffer]]":
         """(images of an Entry, attributes, other bytes) of a sample's members."""
-        main, images, attributes, others, masks = None, [], {}, {}, set()
+        main: tuple[str, str | None, Member] | None = None
+        images: list[tuple[str, str | None, Member]] = []
+        attributes: dict[str, str] = {}
+        others: dict[str, Buffer] = {}
+        masks: set[str] = set()
         for field, member in members.items():
             parts = field.split(".")
             suffix = parts[-1]

@@ -4,13 +4,18 @@ A lane is a thread that reads one shard after the other. What it finds waits in 
 """
 
 from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
+from datago.engine._sample import Entry, Failure
 from datago.errors import SourceOSError
 from datago.net.cancel import Stopped
-from datago.threads import Bell, start_thread
+from datago.threads import Bell, Flag, start_thread
 
 AHEAD = 2  # batches of each lane that wait; a batch is what one block held
+Batch = list[Entry | Failure]
+
 BATCH = 32  # entries that leave at once where lanes take turns
 
 
@@ -22,19 +27,19 @@ class Lanes:
         stop: a Flag that ends everything; whoever sets it calls `wake`.
     """
 
-    def __init__(self, waiting, read, stop):
+    def __init__(self, waiting: list[deque[int]], read: Callable[[int], Generator[Batch, None, None]], stop: Flag) -> None:
         self._read, self._stop = read, stop
         self._arrived, self._room = Bell(), [Bell() for _ in waiting]  # no locks: finalizers may call `wake`, in a lane's thread too
-        self._queues = [deque() for _ in waiting]
+        self._queues: list[deque[Batch]] = [deque() for _ in waiting]
         self._running = {lane for lane, own in enumerate(waiting) if own}
-        self._error = None
-        self._waiting, self._threads = waiting, []
+        self._error: BaseException | None = None
+        self._waiting, self._threads = waiting, list[Any]()
 
-    def wake(self):
+    def wake(self) -> None:
         for bell in (self._arrived, *self._room):
             bell.ring()
 
-    def batches(self, first=None):
+    def batches(self, first: int | None = None) -> Generator[Batch, None, None]:
         """Yields batches as they come; or in an order that does not depend on time: one entry of each lane in turn, from lane
         `first` on, where a lane that has no more drops out. What ended a lane is raised behind what the others had."""
         try:
@@ -49,7 +54,7 @@ class Lanes:
         if self._error is not None:
             raise self._error
 
-    def _start(self, all_of_them):
+    def _start(self, all_of_them: bool) -> None:
         """A thread for each lane. Where the order does not rest on them, those that the system allows will do."""
         for lane in sorted(self._running):
             try:
@@ -60,16 +65,16 @@ class Lanes:
                     raise
                 self._running.discard(lane)
 
-    def _arriving(self):
+    def _arriving(self) -> Iterator[Batch]:
         lanes = deque(range(len(self._queues)))
         while (batch := self._take(lanes)) is not None:
             yield batch
             lanes.rotate(-1)  # none is preferred, lest the others' connections lie idle
 
-    def _in_turn(self, first):
-        lanes, out = deque(range(len(self._queues))), []
+    def _in_turn(self, first: int) -> Iterator[Batch]:
+        lanes, out = deque(range(len(self._queues))), Batch()
         lanes.rotate(-first)
-        current = [iter(()) for _ in lanes]
+        current: list[Iterator[Entry | Failure]] = [iter(()) for _ in lanes]
         while lanes:
             lane = lanes[0]
             entry = next(current[lane], None)
@@ -78,7 +83,7 @@ class Lanes:
                 lanes.rotate(-1)
             if out and (len(out) >= BATCH or entry is None and not self._queues[lane]):
                 yield out
-                out = []
+                out = Batch()
             if entry is None:
                 batch = self._take((lane,))
                 if batch is None:
@@ -88,7 +93,7 @@ class Lanes:
         if out:
             yield out
 
-    def _take(self, lanes):
+    def _take(self, lanes: Sequence[int] | deque[int]) -> Batch | None:
         """The next batch of the first of `lanes` that has one; None when all of them have ended, or after `stop`."""
         while not self._stop.is_set():
             ended = self._running.isdisjoint(lanes)  # before the queues are looked at: a lane fills its own, and then ends
@@ -104,7 +109,7 @@ class Lanes:
 
     # ---- a lane's thread ----
 
-    def _run(self, lane, waiting):
+    def _run(self, lane: int, waiting: deque[int]) -> None:
         try:
             while not self._stop.is_set():
                 try:
@@ -123,7 +128,7 @@ class Lanes:
             self._running.discard(lane)
             self._arrived.ring()
 
-    def _put(self, lane, batch):
+    def _put(self, lane: int, batch: Batch) -> bool:
         """Waits for room; False once told to stop."""
         while len(self._queues[lane]) >= AHEAD and not self._stop.is_set():
             self._room[lane].wait(1)

@@ -3,7 +3,9 @@
 import logging
 import random
 from collections import deque
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from typing import Any
 
 from datago.engine._sample import Entry, Failure
 from datago.environment import attempts
@@ -12,12 +14,14 @@ from datago.net.cache import Cache
 from datago.net.stream import open_stream
 from datago.net.url import redact, scheme_of
 from datago.order import plan
+from datago.sources.settings import PassSettings
 from datago.sources.webdataset import urls
 from datago.sources.webdataset.index import sample_counts
 from datago.sources.webdataset.ledger import BITS, Ledger
 from datago.sources.webdataset.partition import Part
+from datago.sources.webdataset.settings import WebDatasetSettings
 from datago.sources.webdataset.shard_reader import ShardReader
-from datago.sources.webdataset.shard_readers import Lanes
+from datago.sources.webdataset.shard_readers import Batch, Lanes
 from datago.threads import Flag, new_lock
 
 log = logging.getLogger("datago.webdataset")
@@ -37,24 +41,30 @@ class WebDatasetSource:
 
     work_ahead = 32  # entries hold the bytes of their images
 
-    def __init__(self, config):
+    def __init__(self, config: PassSettings[WebDatasetSettings]) -> None:
         self._config = config
         self._stop = Flag()
-        self._options = {"token": config.auth_token, "timeout": config.timeout, "attempts": attempts(), "stop": self._stop}
+        of_source = config.source
+        self._options: dict[str, Any] = {
+            "token": of_source.auth_token,
+            "timeout": of_source.timeout,
+            "attempts": attempts(),
+            "stop": self._stop,
+        }
         self._lock = new_lock()  # guards these three
         self._found = self._own = 0  # entries of all shards that were read; those of this stream
-        self.skipped = {}
+        self.skipped: dict[str, int] = {}
         self._ledger = Ledger(config.progress, config.resume)
-        self._cache = Cache(config.cache_dir, config.cache_size) if config.cache_dir else None
-        self._lanes = None
-        self.target = None
+        self._cache = Cache(of_source.cache_dir, of_source.cache_size) if of_source.cache_dir else None
+        self._lanes: Lanes | None = None
+        self.target: int | None = None
         self.base = 0
 
-    def open(self):
+    def open(self) -> None:
         """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
         config = self._config
-        shards = urls.shard_urls(config.url, **self._options)
-        counts = sample_counts(config.shard_index, shards, self._options) if config.shard_index else None
+        shards = urls.shard_urls(config.source.url, **self._options)
+        counts = sample_counts(config.source.shard_index, shards, self._options) if config.source.shard_index else None
         self._part = part = Part(config, shards, counts)
         self.target = part.target
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
@@ -78,22 +88,22 @@ class WebDatasetSource:
             "" if part.target is None else f", and gives {part.target}",
         )
 
-    def count(self):
+    def count(self) -> int | None:
         """How many samples this stream has, if none fails; None without an index."""
         return self._part.count if self.target is None else self.target
 
-    def stop(self):
+    def stop(self) -> None:
         self._stop.set()
         lanes = self._lanes
         if lanes is not None:
             lanes.wake()
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Where this stream is: `shards`, how many there are, and `listing`, their checksum; the rest is Ledger.state's."""
         shards, listing = self._part.listing
         return {"shards": shards, "listing": listing, **self._ledger.state()}
 
-    def batches(self):
+    def batches(self) -> Iterator[Batch]:
         config, ledger, count = self._config, self._ledger, len(self._part.shards)
         rng = random.Random(plan.key(config.seed, config.epoch) << 64 | config.stream)
         for begin in range(0, self._part.rounds * count, count):
@@ -107,13 +117,13 @@ class WebDatasetSource:
                 return
             self._check_not_empty()
 
-    def _arriving(self, waiting, begin):
+    def _arriving(self, waiting: list[int], begin: int) -> Generator[Batch, None, None]:
         """Batches of the shards with the ordinals `waiting`, in the round of all shards that begins with ordinal `begin`."""
         config, last = self._config, self._ledger.last - begin
-        most = config.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
+        most = config.source.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
         count, first = min(most, len(self._part.shards)), None
-        if config.ordered or not config.drawn:
-            lanes = [deque() for _ in range(count)]
+        if config.ordered or not config.seed_is_random:
+            lanes: list[deque[int]] = [deque() for _ in range(count)]
             for ordinal in waiting:
                 lanes[(ordinal - begin) % count].append(ordinal)
             first = (last + 1) % count if last >= 0 else 0
@@ -122,15 +132,15 @@ class WebDatasetSource:
         self._lanes = Lanes(lanes, self._read, self._stop)
         return self._lanes.batches(first)
 
-    def _shuffled(self, batches, rng):
+    def _shuffled(self, batches: Iterator[Batch], rng: random.Random) -> Iterator[Batch]:
         """Samples in random order, out of a buffer of `shuffle_buffer`; the buffer keeps bytes of its own, not blocks."""
-        size = self._config.shuffle_buffer
+        size = self._config.source.shuffle_buffer
         if size < 2:
             yield from batches
             return
-        buffer = []
+        buffer: list[Entry] = []
         for batch in batches:
-            out = []
+            out = Batch()
             for entry in batch:
                 if not isinstance(entry, Entry):
                     out.append(entry)
@@ -144,7 +154,7 @@ class WebDatasetSource:
         if buffer:
             yield [_drawn(buffer, rng) for _ in range(len(buffer))]
 
-    def _check_unchanged(self, now):
+    def _check_unchanged(self, now: int) -> None:
         then = self._config.resume
         if then and (then["shards"], then["listing"]) != self._part.listing:
             raise SourceValueError(
@@ -152,7 +162,7 @@ class WebDatasetSource:
                 f"{now} now): it cannot be resumed"
             )
 
-    def _check_not_empty(self):
+    def _check_not_empty(self) -> None:
         config, shards = self._config, self._part.shards
         if self._own or not self._ledger.was_new:
             return
@@ -164,17 +174,17 @@ class WebDatasetSource:
             raise SourceValueError(text)
         log.warning("worker %d: %s", config.stream // config.world_size, text)  # the rank's other workers may have some
 
-    def _read(self, ordinal):
+    def _read(self, ordinal: int) -> Generator[Batch, None, None]:
         """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
         config, part, ledger = self._config, self._part, self._ledger
         place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
         shard, position = part.shards[place], ordinal << BITS
-        reader = ShardReader(redact(shard), config.reference_image_type, config.mask_suffixes, config.max_file_bytes)
+        reader = ShardReader(redact(shard), config.source.reference_image_type, config.source.mask_suffixes, config.max_file_bytes)
         blocks = open_stream(shard, cache=self._cache, **self._options)
         found = own = 0
         try:
             for batch in reader.read(blocks):
-                out = []
+                out = Batch()
                 for entry in batch:
                     if isinstance(entry, Failure) and entry.reason == "shard":
                         entry.position = position
@@ -202,7 +212,7 @@ class WebDatasetSource:
             log.info("%s has %d samples, and %d by the shard_index", redact(shard), found, part.counts[place])
 
 
-def _drawn(buffer, rng):
+def _drawn(buffer: list[Entry], rng: random.Random) -> Entry:
     """Takes one thing out of `buffer`. Only `random` is the same in every version of Python."""
     place = int(rng.random() * len(buffer))
     buffer[place], buffer[-1] = buffer[-1], buffer[place]

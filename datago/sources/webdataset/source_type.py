@@ -1,27 +1,22 @@
 """The WebDataset source: samples out of tar shards."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from datago.checks import BOOL, CRC, NATURAL, PATH, REQUIRED, SECONDS, TEXT, TEXTS, URLS, integer, list_of, ranges
+from datago.checks import CRC, NATURAL, integer, list_of, ranges
 from datago.net.url import redact, scheme_of
-from datago.sources.protocol import SourceType, Survey, settle_order
+from datago.sources.protocol import SourceType, Survey, with_order
+from datago.sources.settings import PassSettings
 from datago.sources.webdataset.ledger import BITS, NUMBERS
+from datago.sources.webdataset.settings import WebDatasetSettings
+
+if TYPE_CHECKING:
+    from datago.settings import Settings
+    from datago.sources.webdataset.source import WebDatasetSource
 
 ORDINALS = 2 ** (63 - BITS) - 1
-KEYS = {
-    "url": (URLS, REQUIRED),
-    "reference_image_type": (TEXT, "jpg"),
-    "mask_suffixes": (TEXTS, ["mask", "seg"]),
-    "random_sampling": (BOOL, None),
-    "shuffle": (BOOL, None),
-    "shuffle_buffer": (integer(0, 2**24), 0),
-    "concurrent_downloads": (integer(0, 1024), 0),
-    "auth_token": (TEXT, ""),
-    "timeout": (SECONDS, 30.0),
-    "shard_index": (PATH, None),
-    "cache_dir": (PATH, None),
-    "cache_size": (integer(1), 2**37),
-}
 STATE = {
     "shards": NATURAL,
     "listing": CRC,
@@ -31,37 +26,61 @@ STATE = {
 }
 
 
-class WebDatasetType(SourceType):
-    keys = KEYS
+class WebDatasetType(SourceType[WebDatasetSettings]):
+    settings = WebDatasetSettings
     other_words = frozenset(("wds", "web_dataset", "webdatasets", "tar", "tars", "shard", "shards"))
     state = STATE
+    skips = MappingProxyType(
+        {
+            "litter": "A member that archivers and file managers leave behind (`._*`, `__MACOSX`, `.DS_Store` …).",
+            "no suffix": "A member whose name has no suffix, and so belongs to no sample.",
+            "no image": "A sample without an image.",
+            "repeated member": "Of two members of a sample with one field (`a.jpg`, `a.JPG`) the last counts.",
+            "large member": "A member that is no image, and larger than 64 MB or max_file_bytes.",
+            "cut off with its shard": "The last sample before a shard's damage, which may lack something.",
+            "bytes after the end of an archive": "A shard that goes on behind its end.",
+            "symlink": "A member of that kind; the data is elsewhere.",
+            "link": "A hard link; the data is elsewhere.",
+            "sparse": "A file with holes.",
+            "device": "A device file.",
+            "fifo": "A named pipe.",
+            "other": "A member of a kind that no sample is made of.",
+        }
+    )
     listed = "shards"
     competitor = "webdataset"
 
-    def check(self, config):
-        settle_order(config, "random_sampling", "shuffle")
+    def check(self, config: "Settings[WebDatasetSettings]") -> WebDatasetSettings:
         if config.uneven != "keep" and not config.source_config.shard_index:
             raise ValueError(
                 f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
             )
+        return with_order(config, "random_sampling", "shuffle")
 
-    def recognise(self, given):
+    def recognise(self, given: str) -> dict[str, Any] | None:
         found = scheme_of(given) or "{" in given or "*" in given or given.endswith((".tar", ".tar.gz", ".tgz", ".tar.zst"))
         return {"url": given} if found else None
 
-    def make(self, settings):
+    def make(self, settings: PassSettings[WebDatasetSettings]) -> "WebDatasetSource":
         from datago.sources.webdataset.source import WebDatasetSource
 
         return WebDatasetSource(settings)
 
-    def describe(self, config):
+    def describe(self, config: "Settings[WebDatasetSettings]") -> list[str]:
         source = config.source_config
         urls = source.url if isinstance(source.url, list | tuple) else [source.url]
         text = ", ".join(redact(os.fspath(url)) for url in urls[:3]) + (f" and {len(urls) - 3} more" if len(urls) > 3 else "")
         kept = f"; shards are kept in {os.fspath(source.cache_dir)!r}" if source.cache_dir else ""
         return [f"Samples in the shards {text}, the main image is *.{source.reference_image_type}{kept}."]
 
-    def survey(self, config, ranks, world_size, settings, report):
+    def survey(
+        self,
+        config: "Settings[WebDatasetSettings]",
+        ranks: Sequence[int],
+        world_size: int,
+        settings: Callable[[int, int], PassSettings[WebDatasetSettings]],
+        report: Callable[[str, int], None],
+    ) -> Survey:
         from datago.sources.webdataset.index import sample_counts
         from datago.sources.webdataset.partition import Part
         from datago.sources.webdataset.present import look
@@ -80,19 +99,19 @@ class WebDatasetType(SourceType):
         some = {"looked at": looked_at} if looked_at < len(shards) else {}
         return Survey({"shards": len(shards), **some, "samples": None if counts is None else sum(counts)}, found)
 
-    def enumerate(self, settings):
-        yield len(self._shards(settings))
+    def enumerate(self, settings: PassSettings[WebDatasetSettings]) -> Iterator[int]:
+        yield len(self._shards(settings.source))
 
-    def for_competitor(self, config):
+    def for_competitor(self, config: "Settings[WebDatasetSettings]") -> dict[str, Any]:
         source = config.source_config
         return {"suffix": source.reference_image_type, "shards": self._shards(source)}
 
-    def _shards(self, source):
+    def _shards(self, source: WebDatasetSettings) -> list[str]:
         from datago.sources.webdataset.urls import shard_urls
 
         return shard_urls(source.url, **self._options(source))
 
-    def _options(self, source):
+    def _options(self, source: WebDatasetSettings) -> dict[str, Any]:
         from datago.environment import attempts
 
         return {"token": source.auth_token, "timeout": source.timeout, "attempts": attempts(), "stop": None}

@@ -12,6 +12,7 @@
 
 import os
 import re
+from typing import Any
 
 from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.net.cancel import TransferError, watcher
@@ -25,7 +26,7 @@ from datago.sources.webdataset.listing import is_listing, list_objects
 PATIENCE = 600.0  # seconds for a storage to list what matches; a bucket of millions takes its time
 
 
-def check_urls(value):
+def check_urls(value: Any) -> list[str]:
     """The entries of `value`, after a look at what can be told without the network.
 
     Raises:
@@ -41,7 +42,7 @@ def check_urls(value):
     return [os.fspath(entry) for entry in entries]
 
 
-def shard_urls(value, *, token="", stop=None, **options):
+def shard_urls(value: Any, *, token: str = "", stop: Any = None, **options: Any) -> list[str]:
     """The urls and paths of all shards, at least one; `token`, `stop` and `options` as for open_stream.
 
     Raises:
@@ -61,7 +62,7 @@ def shard_urls(value, *, token="", stop=None, **options):
     return found
 
 
-def _check(entry):
+def _check(entry: str) -> None:
     scheme = scheme_of(entry)
     if entry.startswith("pipe:"):
         raise SourceValueError("url: pipe: is not supported, datago runs no commands; name a file or a url")
@@ -75,7 +76,7 @@ def _check(entry):
         check(entry)
 
 
-def _shards(entry, token, options):
+def _shards(entry: str, token: str, options: dict[str, Any]) -> list[str]:
     scheme = scheme_of(entry)
     if scheme in ("", "file"):
         return _local(entry)
@@ -84,7 +85,7 @@ def _shards(entry, token, options):
     return [url for pattern in expand(entry) for url in (_stored(pattern, options) if "*" in pattern else [pattern])]
 
 
-def _local(entry):
+def _local(entry: str) -> list[str]:
     path = local_path(entry)
     if os.path.isdir(path):
         raise SourceValueError(f"url {path!r}: a folder; name its shards, as in {os.path.join(path, '*.tar')!r}")
@@ -93,7 +94,7 @@ def _local(entry):
     return [name for pattern in expand(entry) for name in _matching(pattern)]
 
 
-def _matching(pattern):
+def _matching(pattern: str) -> list[str]:
     import glob
 
     path = local_path(pattern)
@@ -103,7 +104,7 @@ def _matching(pattern):
     return sorted((name for name in glob.iglob(path, recursive=True) if not os.path.isdir(name)), key=os.fsencode)
 
 
-def _check_listable(pattern):
+def _check_listable(pattern: str) -> None:
     """Raises SourceOSError where a folder that `pattern` looks into cannot be listed: glob passes over it without a word."""
     import glob
 
@@ -122,9 +123,9 @@ def _check_listable(pattern):
                 raise source_os_error(error, "url", folder) from None
 
 
-def _stored(pattern, options):
+def _stored(pattern: str, options: dict[str, Any]) -> list[str]:
     try:
-        return find_objects(pattern, watcher(options["stop"]), PATIENCE)
+        return [*find_objects(pattern, watcher(options["stop"]), PATIENCE)]
     except TransferError as fault:
         url = redact(pattern)
         raise RemoteError(f"{url}: {fault}", url) from None
