@@ -97,7 +97,7 @@ def test_a_worker_that_is_killed_stays_counted(damaged):
     next(iterator)
     (worker,) = iterator._workers
     os.kill(worker.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="exited unexpectedly|killed by signal"):
+    with pytest.raises((RuntimeError, OSError), match="exited unexpectedly|killed by signal|reset by peer"):
         list(iterator)
     found = dataset.stats()
     assert found["seen"] == found["delivered"] + found["failed"] + found["skipped"] + found["in_flight"] and found["delivered"] >= 4
@@ -143,5 +143,5 @@ def test_sums():
     }  # fmt: skip
     total = stats.merged([one, {**one, "failures": {"decode": 1}, "work_ring": {**ring, "pop_waits": 19}}])
     assert (total["seen"], total["failures"], total["dropped"], total["memory"]) == (10, {"io": 2, "decode": 1}, ["a", "a"], {"peak": 6})
-    assert len(total["last_failures"]) == 16 and total["bottleneck"].startswith("source: workers waited for it before 100%")
+    assert len(total["last_failures"]) == 16 and total["bottleneck"].startswith("source is slow")
     assert SharedStats().newest() == (None, 0)
