@@ -32,14 +32,16 @@ cdef extern from *:
         return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     }
 
-    /* Waits until woken or `deadline` (dg_now's clock) has passed. */
+    /* Waits until woken or `deadline` (dg_now's clock) has passed, and a second at most, since a wake-up may be lost: glibc before 2.41
+       does that (its bug 25847). So whoever waits looks again whether there is still something to wait for. */
     static inline void dg_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
     {
+        double now = dg_now();
+        if (deadline > now + 1) deadline = now + 1;
     #ifdef __APPLE__
-        double left = deadline - dg_now();
+        double left = deadline - now;
         struct timespec span = {0, 0};
         if (left <= 0) return;
-        if (left > 3600) left = 3600;
         span.tv_sec = (time_t)left;
         span.tv_nsec = (long)((left - (double)span.tv_sec) * 1e9);
         pthread_cond_timedwait_relative_np(cond, lock, &span);

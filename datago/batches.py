@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,11 +11,11 @@ from typing import Any, Literal
 
 import numpy
 
+from datago import geometry
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
-from datago.engine._buckets import aspect_buckets
 from datago.engine._payload import ImagePayload
 from datago.engine._sample import SampleBatch
-from datago.labels import of_attribute, of_folder
+from datago.labels import numbered, of_attribute, of_folder
 from datago.settings import BatchSettings, Settings
 from datago.sources import source_type
 from datago.trainers import FitLoop
@@ -27,7 +28,8 @@ class DatagoBatchDataset(DatagoIterDataset):
     """Iterates over batches of samples that have one size. A torch.utils.data.IterableDataset if torch is installed.
 
     Args:
-        config: as for DatagoClient; its image_config says how pictures get their size: `crop_and_resize` or `random_resized_crop`.
+        config: as for DatagoClient; its image_config says how pictures get their size: `crop_and_resize`, `random_resized_crop`,
+            `resize` to [width, height], `center_crop` or `pad`.
         batch_size: pictures in a batch.
         layout: "NCHW" or "NHWC".
         remainder: "keep" hands out short batches at the end, "drop" drops their samples: counted as skipped, their ids
@@ -37,8 +39,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
         channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
         classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
-            numbered from 0 in the order that torchvision's ImageFolder gives them. Another name: that attribute, an integer or text of
-            one. A sample without such a class is a failure.
+            numbered from 0 in the order that torchvision's ImageFolder gives them. So that a part of the classes gets the numbers that
+            they have in another folder: its `dataset.classes` or another dict of folder to number, a list of all folders in their order,
+            or the path of a file, JSON of either or one name a line. For sources without folders, the name of an attribute, an integer
+            or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
         with_state: each batch has a `state`; see DatagoIterDataset.
@@ -65,7 +69,8 @@ class DatagoBatchDataset(DatagoIterDataset):
     def __init__(
         self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3, classes: str | None = None,
+        std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
+        classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
         most_waiting: int | None = None, with_state: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
@@ -80,14 +85,16 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("dtype", dtype, dtype in DTYPES, f"one of {', '.join(DTYPES)}")
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
         check("channels", channels, _whole(channels, 1) and channels in (1, 3), "1 or 3")
-        check("classes", classes, classes is None or isinstance(classes, str) and classes, "'folder', or an attribute's name")
-        check("classes", classes, classes != "folder" or kind.has_folders, "an attribute's name: this source has no folders")
-        check("classes", classes, classes in (None, "folder") or not kind.has_folders, "'folder': files have no attributes")
+        named = isinstance(classes, str) and bool(classes) and classes != "folder"
+        check("classes", classes, classes is None or kind.has_folders or named, "an attribute's name: this source has no folders")
         check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
         image = settings.image_config
-        if not image.crop_and_resize and image.random_resized_crop is None:
-            raise ValueError("image_config: a batch wants crop_and_resize or random_resized_crop: its pictures have one size")
+        if not geometry.sizes(image):
+            raise ValueError(
+                "image_config: a batch wants crop_and_resize, random_resized_crop, resize: [width, height], center_crop or pad: its "
+                "pictures have one size"
+            )
         if image.pre_encode_images:
             raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
         kind.check_images(settings)
@@ -97,10 +104,15 @@ class DatagoBatchDataset(DatagoIterDataset):
         self.classes: dict[str, int] | None = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
+        elif kind.has_folders and classes is not None:
+            try:
+                self.classes = numbered(classes)
+            except ValueError as error:
+                check("classes", classes, False, f"'folder', names and numbers, or a file of them: {error}")
         self._batch = BatchSettings(
             size=batch_size, layout=layout, drop=remainder == "drop", dtype=dtype, channels=channels, mean=means, std=deviations,
             most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
-            label=None if classes is None else of_attribute(classes) if self.classes is None else of_folder(self.classes),
+            label=of_folder(self.classes) if self.classes is not None else of_attribute(classes) if isinstance(classes, str) else None,
         )  # fmt: skip
         self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
 
@@ -155,7 +167,7 @@ class DatagoBatchDataset(DatagoIterDataset):
     def __len__(self) -> int:
         """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
         have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
-        if self._client.config.image_config.random_resized_crop is None:
+        if len(geometry.sizes(self._client.config.image_config)) > 1:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._batch.size, self._batch.drop
         workers = asking_workers(sys._getframe(1))
@@ -172,14 +184,9 @@ def check(name: str, value: object, good: object, wanted: str) -> None:
 def _share(settings: Settings[Any], values: int, most_waiting: int | None) -> tuple[int, int]:
     """How many batches half of the memory_limit holds, and bytes of the largest; 0, 0 without a limit. `values`: bytes of one pixel in
     all pictures of a batch. Raises ValueError where all that may be open, and one that is handed out, do not fit in there."""
-    limit, image = settings.memory_limit, settings.image_config
+    limit, sizes = settings.memory_limit, geometry.sizes(settings.image_config)
     if limit is None:
         return 0, 0
-    sizes = (
-        [image.random_resized_crop.size]
-        if image.random_resized_crop is not None
-        else aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio)
-    )
     largest = values * max(width * height for width, height in sizes)
     least = 1 + min(len(sizes), most_waiting or len(sizes))
     if limit // 2 < least * largest:

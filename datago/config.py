@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from datago import hints, sources
+from datago import geometry, hints, sources
 from datago.checks import REQUIRED, passes
 from datago.engine._buckets import aspect_buckets
 from datago.keys import Key, keys_of
 from datago.redaction import hidden, shown
-from datago.settings import IGNORED_KEYS, ImageSettings, ResizedCrop, Settings
+from datago.settings import IGNORED_KEYS, ImageSettings, Pad, ResizedCrop, Settings
 from datago.sources.protocol import S
 
 RANKS_ALONE = {"rank": 0, "world_size": 1}
@@ -63,23 +63,32 @@ def _with_ranks(source: S) -> S:
 def parse_image(given: dict[str, Any]) -> ImageSettings:
     """The checked image_config. Raises ValueError."""
     values = _section("image_config", given, ImageSettings)
-    if isinstance(values["background"], int):
-        values["background"] = (values["background"],) * 3
-    if values["random_resized_crop"] is not None:
-        values["random_resized_crop"] = _resized_crop(values["random_resized_crop"])
+    values["background"] = _repeated(values["background"], 3)
+    values["random_resized_crop"] = _sized(values["random_resized_crop"], "random_resized_crop", ResizedCrop)
+    values["pad"] = _sized(values["pad"], "pad", Pad)
+    if values["center_crop"] is not None:
+        values["center_crop"] = _repeated(values["center_crop"], 2)
     image = ImageSettings(**values)
-    if image.crop_and_resize and image.random_resized_crop is not None:
-        raise ValueError("image_config.random_resized_crop: wanted either that or crop_and_resize, got both")
+    geometry.check(image)
     if image.crop_and_resize:
         _check_buckets(image)
     return image
 
 
-def _resized_crop(given: Any) -> ResizedCrop:
-    values = _section("image_config.random_resized_crop", given if isinstance(given, dict) else {"size": given}, ResizedCrop)
-    if isinstance(values["size"], int):
-        values["size"] = (values["size"],) * 2
-    return ResizedCrop(**values)
+def _repeated(value: int | tuple[int, ...], count: int) -> tuple[int, ...]:
+    """One number for each of `count`, where one is given for all."""
+    return (value,) * count if isinstance(value, int) else value
+
+
+def _sized(given: Any, key: str, settings: type) -> Any:
+    """The section of image_config that is called `key`: its size alone may be given in place of it."""
+    if given is None:
+        return None
+    values = _section(f"image_config.{key}", given if isinstance(given, dict) else {"size": given}, settings)
+    values["size"] = _repeated(values["size"], 2)
+    if "fill" in values:
+        values["fill"] = _repeated(values["fill"], 3)
+    return settings(**values)
 
 
 def _check_buckets(image: ImageSettings) -> None:
@@ -134,6 +143,7 @@ def _places() -> list[tuple[str, str | None, Mapping[str, Key]]]:
         ("config", None, keys_of(Settings)),
         *of_sources,
         ("image_config.random_resized_crop", None, keys_of(ResizedCrop)),
+        ("image_config.pad", None, keys_of(Pad)),
     ]
 
 

@@ -95,6 +95,18 @@ def sample_error(failure: "Failure") -> SampleError:
     return SAMPLE_ERRORS.get(failure.reason, SampleValueError)(failure.name, failure.reason, failure.text)
 
 
+def raise_kept(owner: object, name: str) -> None:
+    """Raises the exception that `owner` keeps as its attribute `name`, if there is one, and takes it from there. Its traceback holds the
+    frames through which it is raised and all that is in them, a client perhaps: kept on, they would wait for a garbage collection."""
+    error = getattr(owner, name)
+    setattr(owner, name, None)
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error
+
+
 def printable(name: str) -> str:
     """`name` as text that any stream can print: undecodable bytes and control characters are escaped."""
     text = name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii", "replace")

@@ -3,6 +3,7 @@ and takes a place in a batch."""
 
 import json
 import os
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,6 +13,37 @@ from datago.engine._sample import Entry, Failure
 from datago.settings import Label
 
 INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
+
+
+def numbered(given: object) -> dict[str, int]:
+    """The number of each class, by its name.
+
+    Args:
+        given: a dict of name to number, the names in the order of their numbers, or the path of a file that has either of them as JSON,
+            or one name a line.
+
+    Raises:
+        ValueError: it is none of these, has a name twice, or cannot be read.
+    """
+    if isinstance(given, str | os.PathLike):
+        try:
+            given = _read(pathlib.Path(given).read_bytes().decode("utf-8", "surrogateescape"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ValueError(f"no file of classes: {error}") from None
+    names = list(given) if isinstance(given, dict | list | tuple) else []
+    numbers = list(given.values()) if isinstance(given, dict) else range(len(names))
+    for name, number in zip(names, numbers, strict=True):
+        if not isinstance(name, str) or isinstance(number, bool) or not isinstance(number, int) or not -(2**63) <= number < 2**63:
+            raise ValueError(f"{name!r:.80}: {number!r:.80} is no name of a class with an integer of 64 bits")
+    if not names or len(set(names)) < len(names):
+        raise ValueError("there is no class" if not names else f"{max(names, key=names.count)!r:.80} is there more than once")
+    return dict(zip(names, numbers, strict=True))
+
+
+def _read(text: str) -> object:
+    if text.lstrip()[:1] in ("{", "["):
+        return json.loads(text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def of_folder(classes: Mapping[str, int]) -> Label:

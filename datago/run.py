@@ -12,18 +12,17 @@ from datago import environment, metrics
 from datago.checkpoint.resume import Run
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
-from datago.engine._sample import Failure, SampleBatch
-from datago.errors import SourceValueError, shown_name
+from datago.engine._sample import Failure
+from datago.errors import SourceValueError, raise_kept
 from datago.labels import labelled
 from datago.losses import Losses
 from datago.net.cancel import Stopped
 from datago.settings import Settings
 from datago.sources import open_source
 from datago.stats import no_counts, summary
-from datago.threads import new_lock, start_thread
+from datago.threads import start_thread
 
 log = logging.getLogger("datago")
-log_of_failures = logging.getLogger("datago.client")
 
 STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
 EXIT_GRACE = 0.1  # the same when the interpreter ends
@@ -56,9 +55,7 @@ class Pass:
         self.ended = False  # the reader was told that this is the end
         self.losses = Losses(config.max_failures, limited=config.on_error == "skip")
         self._told = False  # an error has told the reader what was lost
-        self.dropped: list[str] = []  # ids of samples that made no full batch
         self.late = False  # it was closed, and something is still in flight after the grace period
-        self._lock = new_lock()  # guards losses and dropped; close() takes none: finalizers and signal handlers may call it
         self._threads: list[Any] = []  # the feeder and the keeper
         self._closed = False
 
@@ -147,7 +144,7 @@ class Pass:
                     before, then = stats, now
         self.source.stop()
         with suppress(MemoryError):
-            if self.losses.counts and not self._told:
+            if self.losses.total and not self._told:
                 log.warning("%s", self.losses.text(self._items()))
         if not self._left(pool, STOP_GRACE):
             self.late = True
@@ -162,9 +159,7 @@ class Pass:
         Raises:
             SourceError: that is one more than `max_failures` allows.
         """
-        log_of_failures.error("%s: %s: %s", shown_name(failure.name), failure.reason, failure.text)
-        with self._lock:
-            self.losses.add(failure)
+        self.losses.add(failure)
         items = self._items()
         if self.losses.too_many(items):
             self._told = True
@@ -175,25 +170,14 @@ class Pass:
         counts: dict[str, int] = self.pool.counts() if self.pool is not None else no_counts()
         return counts["delivered"] + counts["dropped"] + counts["failed"]
 
-    def drop(self, batch: SampleBatch) -> None:
-        """Keeps and logs the ids of a batch that did not get full."""
-        names = [sample.id for sample in batch.samples]
-        with self._lock:
-            self.dropped += names
-        text = ", ".join(map(shown_name, names))
-        log.warning("%d samples of %d x %d pixels make no full batch and are dropped: %s", len(names), batch.width, batch.height, text)
-
     def stats(self) -> dict[str, Any]:
         """See DatagoClient.stats."""
-        with self._lock:
-            failures, last, dropped = dict(self.losses.counts), list(self.losses.last), list(self.dropped)
         counts = self.pool.counts() if self.pool is not None else no_counts()
-        return summary(counts, dict(self.source.skipped), failures, last, dropped)
+        return summary(counts, dict(self.source.skipped), *self.losses.accounts())
 
     def conclude(self) -> None:
         """At the end of the stream: raises what ended it, if it did not end well."""
-        if self.error is not None:
-            raise self.error
+        raise_kept(self, "error")
         self.ended = True
         assert self.pool is not None  # it has said that this is the end
         counts = self.pool.counts()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
-from datago import sources
+from datago import geometry, sources
 from datago.checks import (
     BOOL,
     COLOUR,
@@ -30,6 +30,10 @@ from datago.keys import key
 from datago.sources.settings import S
 
 SIDE = integer(1, 2**16)
+SIZE = either("pixels, or [width, height]", SIDE, pair(SIDE, ""))
+SIZED = either("pixels, [width, height], or an object", SIZE, OBJECT)
+FILTER = choice(*geometry.INTERPOLATIONS)
+Filter = Literal["lanczos", "bicubic", "bilinear", "box", "nearest"]
 SCALE = Check(is_range(1), "[least, most] share of the area, above 0, at most 1", pair(number(0, 1), "").schema)
 RATIO = Check(is_range(), "[least, most] width / height, above 0", pair(number(0), "").schema)
 
@@ -38,11 +42,21 @@ RATIO = Check(is_range(), "[least, most] width / height, above 0", pair(number(0
 class ResizedCrop:
     """The keys of `image_config.random_resized_crop`."""
 
-    size: tuple[int, int] = key(
-        either("pixels, or [width, height]", SIDE, pair(SIDE, "")), doc="The side, or [width, height], of what comes out."
-    )
+    size: tuple[int, int] = key(SIZE, doc="The side, or [width, height], of what comes out.")
     scale: tuple[float, float] = key(SCALE, (0.08, 1.0), "The least and the most that the box has of the picture's area.")
     ratio: tuple[float, float] = key(RATIO, (3 / 4, 4 / 3), "The least and the most width / height of the box.", "[3/4, 4/3]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pad:
+    """The keys of `image_config.pad`."""
+
+    size: tuple[int, int] = key(SIZE, doc="The side, or [width, height], of the canvas.")
+    fill: tuple[int, int, int] = key(COLOUR, (0,) * 3, "A grey level or [red, green, blue], opaque; masks have 0.", "0")
+    where: Literal["center", "top_left", "top_right", "bottom_left", "bottom_right"] = key(
+        choice(*geometry.SIDES), "center",
+        'Where the canvas shows: `"center"`, on both sides alike, `"bottom_right"`, `"bottom_left"`, `"top_right"` or `"top_left"`.',
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +74,31 @@ class ImageSettings:
     max_aspect_ratio: float = key(
         number(0), 0, "The most width / height of a bucket; rounding takes the outermost a little past it. Wanted with `crop_and_resize`."
     )
+    resize: int | tuple[int, int] | None = key(
+        SIZE, None, "The shorter side in pixels, the longer one in proportion; or `[width, height]`."
+    )
+    center_crop: tuple[int, int] | None = key(
+        SIZE, None, "A side, or `[width, height]`: the middle of the picture, with zeros around it where it is smaller."
+    )
+    pad: Pad | None = key(SIZED, None, "A side, `[width, height]`, or an object with the keys below: a canvas of that size.", inside=Pad)
+    interpolation: Filter = key(
+        FILTER, "lanczos",
+        '`"lanczos"`, `"bicubic"`, `"bilinear"`, `"box"` or `"nearest"`: Pillow\'s filters, for whatever resizes; all but the last widen '
+        "when a picture shrinks.",
+    )  # fmt: skip
     resize_mode: Literal["fast", "exact"] = key(
         choice("fast", "exact"), "fast", '`"fast"`, or `"exact"`: the pixels of Pillow, bit for bit.'
     )
     random_crop: bool = key(BOOL, False, "The crop lies anywhere in its bucket's slack, not in the middle.")
     random_resized_crop: ResizedCrop | None = key(
-        either("a side in pixels, or an object", SIDE, OBJECT), None,
-        "A side, or an object with the keys below: a box drawn as torchvision does, of which only the region needed is decoded; instead "
-        "of `crop_and_resize`.",
+        SIZED, None,
+        "A side, `[width, height]`, or an object with the keys below: a box drawn as torchvision does, of which only the region needed is "
+        "decoded; instead of `crop_and_resize`.",
         inside=ResizedCrop,
     )  # fmt: skip
     horizontal_flip: float = key(PROBABILITY, 0, "How probably a sample is mirrored.")
-    mask_resample: Literal["lanczos", "nearest"] = key(
-        choice("lanczos", "nearest"), "lanczos", '`"lanczos"`, or `"nearest"` for masks that are labels.'
+    mask_resample: Filter = key(
+        FILTER, "lanczos", 'The filter for masks: `"nearest"` for those that are labels, or another of `interpolation`.'
     )
     image_to_rgb8: bool = key(BOOL, False, "Grey, alpha and 16 bits become 8-bit RGB, alpha over `background`.")
     background: tuple[int, int, int] = key(COLOUR, (128,) * 3, "A grey level or [red, green, blue].", "128")
@@ -169,4 +195,5 @@ IGNORED_KEYS = {
     "source_config": {"shuffle", "return_latents", "return_duplicate_state"},
     "image_config": set[str](),
     "image_config.random_resized_crop": set[str](),
+    "image_config.pad": set[str](),
 }

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -51,9 +52,15 @@ class Flag:
         self._bell.ring()
 
     def wait(self, timeout: float = -1) -> bool:
-        """Waits until it is set; False after `timeout` seconds."""
-        if not self._set and self._bell.wait(timeout):
-            self._bell.ring()  # for the next who waits
+        """Waits until it is set; False after `timeout` seconds. It looks again once a second: whoever was to wake the next one may have
+        been interrupted (KeyboardInterrupt) before."""
+        end = timeout if timeout < 0 else time.monotonic() + timeout  # without a time-out nothing takes memory here
+        while not self._set:
+            left = 1 if timeout < 0 else min(1, end - time.monotonic())
+            if left <= 0:
+                break
+            if self._bell.wait(left):
+                self._bell.ring()  # for the next who waits
         return self._set
 
     def _at_fork_reinit(self) -> None:  # as an Event has it, for _Thread

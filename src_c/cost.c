@@ -7,12 +7,8 @@ enum { PIXEL = 4 }; /* bytes of a pixel that Pillow decoded: RGBA, or RGB for a 
 /* Pixels of what becomes of a picture. */
 static uint64_t result_pixels(const dg_process_options *options, int width, int height)
 {
-    if (options->crop.resized.width)
-        return (uint64_t)options->crop.resized.width * options->crop.resized.height;
-    if (!options->crop.bucket_count)
-        return (uint64_t)width * height;
-    const dg_bucket *bucket = dg_bucket_choose(options->crop.buckets, options->crop.bucket_count, width, height);
-    return (uint64_t)bucket->width * bucket->height;
+    dg_size size = dg_crop_target(&options->crop, width, height);
+    return size.width ? (uint64_t)size.width * size.height : (uint64_t)width * height;
 }
 
 uint64_t dg_process_cost(const uint8_t *data, size_t size, dg_role role, const dg_process_options *options)

@@ -37,7 +37,7 @@ typedef struct {
     int rgbx;               /* RGB as RGBX (pixel stride 4), for a reader that wants PIL images */
     int accept_truncated;   /* deliver what there is of a picture that ends early */
     int accept_damaged;     /* deliver a JPEG whose entropy-coded data cannot be right, as libjpeg patches it up */
-    int part;               /* of `fit`: only the box counts, and what lies below it need not be read */
+    int part;               /* of `fit`: only what is shown counts, and what lies below it need not be read */
     const atomic_int *stop; /* decoders look at it between rows and return DG_CANCELLED once it is not 0; may be NULL */
 } dg_decode_options;
 

@@ -37,6 +37,8 @@ static dg_box draw_box(dg_random *random, const dg_crop_options *options, int wi
     return (dg_box){left, top, left + w, top + h};
 }
 
+static int has_steps(const dg_steps *steps) { return steps->resize.width || steps->center_crop.width || steps->pad.width; }
+
 void dg_draw_choose(dg_draw *draw, const dg_crop_options *options, int width, int height)
 {
     dg_frame *frame = &draw->frame;
@@ -46,5 +48,15 @@ void dg_draw_choose(dg_draw *draw, const dg_crop_options *options, int width, in
     } else if (options->bucket_count && !frame->target.width) {
         const dg_bucket *chosen = dg_bucket_choose(options->buckets, options->bucket_count, width, height);
         frame->target = (dg_size){chosen->width, chosen->height};
+    } else if (has_steps(&options->steps) && !frame->target.width) {
+        dg_frame_follow(frame, &options->steps, width, height);
     }
+}
+
+dg_size dg_crop_target(const dg_crop_options *options, int width, int height)
+{
+    dg_draw draw = {.frame.target = options->resized};
+    if (!options->resized.width)
+        dg_draw_choose(&draw, options, width, height);
+    return draw.frame.target;
 }

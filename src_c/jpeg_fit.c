@@ -29,12 +29,16 @@ enum { ROWS_AT_ONCE = 16, ROW_GRAIN = 64, OFF_GRAIN = 8 };
 /* Levels by which a channel's mean may be expected to shift before a picture is decoded to RGB instead. */
 #define MAX_SHIFT 0.33
 
+/* The others take a source sample or leave it, so that the fewer there are, the further from its place each thing is shown. */
+static int is_smooth(dg_resize_filter filter) { return filter != DG_FILTER_BOX && filter != DG_FILTER_NEAREST; }
+
 /* Eighths of the full size at which to decode: only those that libjpeg-turbo has SIMD code for. */
 static int choose_scale(const dg_resize_plan *plan)
 {
+    dg_size whole = plan->whole.width ? plan->whole : (dg_size){plan->dst_width, plan->dst_height};
     double width = plan->box.x1 - plan->box.x0, height = plan->box.y1 - plan->box.y0;
     for (int eighths = 1; eighths < 8; eighths *= 2)
-        if (width * eighths / 8 >= plan->dst_width * DG_DCT_MARGIN && height * eighths / 8 >= plan->dst_height * DG_DCT_MARGIN)
+        if (width * eighths / 8 >= whole.width * DG_DCT_MARGIN && height * eighths / 8 >= whole.height * DG_DCT_MARGIN)
             return eighths;
     return 8;
 }
@@ -199,9 +203,9 @@ dg_status dg_jpeg_fit(dg_jpeg *jpeg, const uint8_t *data, size_t size, const dg_
         if (dg_image_alloc(jpeg->heap, plan->dst_width, plan->dst_height, channels, pixel_stride, 8, image) != DG_OK)
             dg_jpeg_give_up(jpeg, DG_NO_MEMORY, "no memory for the pixels");
         J_COLOR_SPACE stored = jpeg->info.jpeg_color_space;
-        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a part most of the
+        /* At full size planes save a tenth, which restarts for the colours' sake would eat; grey has no colours. Of a box most of the
          * time goes into entropy decoding: a reduced size would save a fifth, and restarts cost more than that. */
-        int planes = plan->mode == DG_RESIZE_FAST && !options->part
+        int planes = plan->mode == DG_RESIZE_FAST && !plan->crop_first && is_smooth(plan->filter)
                      && (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && choose_scale(plan) < 8 && planes_divide(jpeg)));
         if (planes && !fit_planes(jpeg, plan, image)) {
             dg_jpeg_close(jpeg);

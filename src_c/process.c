@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "canvas.h"
 #include "color.h"
 #include "encode.h"
 #include "header.h"
@@ -57,46 +58,57 @@ static dg_status no_memory(dg_error *error, int width, int height)
 
 /* ---- crop and resize ---- */
 
-static void resize_nearest(const dg_image *from, dg_box box, dg_image *to)
+static dg_resize_filter filter_for(dg_role role, const dg_process_options *options)
 {
-    size_t pixel = (size_t)from->pixel_stride * (from->depth / 8);
-    double dx = (box.x1 - box.x0) / to->width, dy = (box.y1 - box.y0) / to->height;
-    for (int y = 0; y < to->height; y++) {
-        int row = (int)(box.y0 + (y + 0.5) * dy);
-        const uint8_t *in = from->buffer.data + (size_t)(row < from->height ? row : from->height - 1) * dg_image_stride(from);
-        uint8_t *out = to->buffer.data + (size_t)y * dg_image_stride(to);
-        for (int x = 0; x < to->width; x++) {
-            int column = (int)(box.x0 + (x + 0.5) * dx);
-            memcpy(out + x * pixel, in + (size_t)(column < from->width ? column : from->width - 1) * pixel, pixel);
-        }
-    }
+    return role == DG_ROLE_MASK ? options->mask_filter : options->filter;
+}
+
+/* What is made of a picture that is stored with width x height pixels and turned as EXIF's `orientation` says: still turned so, and
+ * without the canvases. */
+static dg_resize_plan plan_for(const dg_draw *draw, int width, int height, int orientation, dg_role role,
+                               const dg_process_options *options)
+{
+    dg_resize_plan plan = {.src_width = width, .src_height = height, .mode = options->mode, .filter = filter_for(role, options)};
+    dg_part kept = dg_frame_kept(&draw->frame, orientation, &plan.whole);
+    plan.box = dg_frame_box(&draw->frame, width, height, orientation);
+    plan.crop_first = draw->frame.of.width != 0;
+    plan.dst_x = kept.x;
+    plan.dst_y = kept.y;
+    plan.dst_width = kept.size.width;
+    plan.dst_height = kept.size.height;
+    return plan;
 }
 
 static dg_status fit(dg_worker *worker, dg_role role, const dg_process_options *options, const dg_draw *draw, dg_image *image,
                      dg_error *error)
 {
-    dg_size size = draw->frame.target;
+    dg_resize_plan plan = plan_for(draw, image->width, image->height, 1, role, options);
     dg_image fitted;
-    int nearest = role == DG_ROLE_MASK && options->nearest_masks;
-    int wide = image->channels == 3 && image->depth == 8 && options->decode.rgbx;
-    int pixel_stride = nearest ? image->pixel_stride : wide ? 4 : image->channels;
-    dg_box box = dg_frame_box(&draw->frame, image->width, image->height, 1);
-    if (dg_image_alloc(worker->heap, size.width, size.height, image->channels, pixel_stride, image->depth, &fitted) != DG_OK)
-        return no_memory(error, size.width, size.height);
-    dg_status status = DG_OK;
-    if (nearest) {
-        resize_nearest(image, box, &fitted);
-    } else {
-        dg_resize_plan plan = {image->width,        image->height, box,          size.width,    size.height,  image->channels,
-                               image->pixel_stride, pixel_stride,  image->depth, options->mode, DG_ORDER_AUTO};
-        status = dg_resize(worker->resizer, &plan, image->buffer.data, dg_image_stride(image), fitted.buffer.data,
-                           dg_image_stride(&fitted), error);
-    }
+    plan.channels = image->channels;
+    plan.depth = image->depth;
+    plan.src_pixel_stride = image->pixel_stride;
+    plan.dst_pixel_stride = image->channels == 3 && image->depth == 8 && options->decode.rgbx ? 4 : image->channels;
+    if (dg_image_alloc(worker->heap, plan.dst_width, plan.dst_height, plan.channels, plan.dst_pixel_stride, plan.depth, &fitted)
+        != DG_OK)
+        return no_memory(error, plan.dst_width, plan.dst_height);
+    dg_status status = dg_resize(worker->resizer, &plan, image->buffer.data, dg_image_stride(image), fitted.buffer.data,
+                                 dg_image_stride(&fitted), error);
     if (status == DG_OK)
         replace(image, fitted);
     else
         dg_image_free(&fitted);
     return status;
+}
+
+/* Only by the shorter side can a picture become larger than anybody wants. */
+static int fits_limit(const dg_draw *draw, const dg_process_options *options, dg_error *error)
+{
+    const dg_size *size = &draw->frame.target;
+    if (!draw->frame.whole.width || (uint64_t)size->width * (uint64_t)size->height <= options->decode.max_pixels)
+        return 1;
+    dg_fail(error, DG_TOO_LARGE, "resized it has %d x %d pixels, more than max_pixels, %llu", size->width, size->height,
+            (unsigned long long)options->decode.max_pixels);
+    return 0;
 }
 
 /* ---- colours ---- */
@@ -180,6 +192,11 @@ static dg_status finish(dg_worker *worker, int orientation, int fitted, dg_role 
         status = dg_image_orient(worker->heap, image, MIRRORED, error);
     if (status == DG_OK && options->rgb8 && role != DG_ROLE_MASK)
         status = make_rgb8(worker, options, image, error);
+    if (status == DG_OK)
+        status = dg_image_on_canvas(worker->heap, image, draw->frame.crop, mirror, NULL, error);
+    if (status == DG_OK)
+        status =
+            dg_image_on_canvas(worker->heap, image, draw->frame.pad, mirror, role == DG_ROLE_MASK ? NULL : options->fill, error);
     if (status == DG_OK && options->encoding != DG_ENCODE_NOT)
         status = encode(worker, encoding_for(role, options), options, picture, error);
     if (status != DG_OK)
@@ -197,6 +214,10 @@ dg_status dg_process_pixels(dg_worker *worker, int orientation, dg_role role, co
     picture->original_width = turned ? image->height : image->width;
     picture->original_height = turned ? image->width : image->height;
     dg_draw_choose(draw, &options->crop, picture->original_width, picture->original_height);
+    if (!fits_limit(draw, options, error)) {
+        dg_image_free(&picture->image);
+        return error->status;
+    }
     return finish(worker, orientation, 0, role, options, draw, picture, error);
 }
 
@@ -223,8 +244,8 @@ static int passes_through(dg_worker *worker, const uint8_t *data, size_t size, d
 int dg_process_can_fit(dg_format format, const dg_header *header, dg_role role, const dg_process_options *options)
 {
     int turned = options->orient && header->orientation != 1;
-    return dg_decoder_of(format)->fit && !header->lossless && !(role == DG_ROLE_MASK && options->nearest_masks)
-           && !(options->mode == DG_RESIZE_EXACT && turned);
+    int upright_first = options->mode == DG_RESIZE_EXACT || filter_for(role, options) == DG_FILTER_NEAREST;
+    return dg_decoder_of(format)->fit && !header->lossless && !(upright_first && turned);
 }
 
 /* A picture whose header is known, by a shorter way than decoding all of it. 0 if there is none; `error` says whether it failed. */
@@ -238,6 +259,8 @@ static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, d
         return 0;
     dg_draw_choose(draw, &options->crop, width, height);
     int fitted = dg_frame_changes(&draw->frame, width, height);
+    if (!fits_limit(draw, options, error))
+        return 1;
     if (decoder->check && decoder->encoding == encoding_for(role, options) && orientation == 1 && !fitted && !draw->mirrored
         && passes_through(worker, data, size, format, header, options, picture, error))
         return 1;
@@ -246,11 +269,8 @@ static int takes_shortcut(dg_worker *worker, const uint8_t *data, size_t size, d
     if (!fitted || !dg_process_can_fit(format, header, role, options))
         return 0;
     dg_decode_options decode = options->decode;
-    dg_resize_plan plan = {.mode = options->mode};
-    plan.dst_width = turned ? draw->frame.target.height : draw->frame.target.width;
-    plan.dst_height = turned ? draw->frame.target.width : draw->frame.target.height;
-    plan.box = dg_frame_box(&draw->frame, header->width, header->height, orientation);
-    decode.part = options->crop.resized.width != 0;
+    dg_resize_plan plan = plan_for(draw, header->width, header->height, orientation, role, options);
+    decode.part = plan.crop_first || plan.dst_height < plan.whole.height;
     picture->original_width = width;
     picture->original_height = height;
     error->status = dg_codec_fit(worker->codec, data, size, format, &decode, &plan, &picture->image, &picture->damaged, error);

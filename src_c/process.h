@@ -1,5 +1,5 @@
 /* One picture of a sample, from bytes to what the reader asked for:
- * decode → orient → crop and resize → mirror → RGB8 → encode. */
+ * decode → orient → crop and resize → mirror → RGB8 → canvas → encode. */
 #ifndef DG_PROCESS_H
 #define DG_PROCESS_H
 
@@ -14,9 +14,10 @@ typedef struct {
     dg_crop_options crop;
     dg_resize_mode mode;
     int orient;            /* apply EXIF orientation */
-    int nearest_masks;     /* masks hold labels, so each pixel is the nearest one and never a mixture */
+    dg_resize_filter filter, mask_filter; /* masks that are labels want the nearest pixel, never a mixture */
     int rgb8;              /* all but masks become 8-bit RGB */
     uint8_t background[3]; /* what shows through alpha */
+    uint8_t fill[3];       /* of the canvas that crop.steps.pad wants; that of a mask is 0 */
     dg_encoding encoding;  /* masks that are encoded are always PNG */
     int quality, chroma;   /* of JPEG: 1 to 100; 444, 422 or 420 */
 } dg_process_options;
@@ -46,8 +47,8 @@ void dg_worker_free(dg_worker *worker);
 dg_status dg_process(dg_worker *worker, const uint8_t *data, size_t size, dg_role role, const dg_process_options *options,
                      dg_draw *draw, dg_format *format, dg_picture *picture, dg_error *error);
 
-/* Whether dg_process crops and resizes such a picture while it decodes it. Only some formats offer that; masks of the nearest pixel
- * want every pixel as it is, and DG_RESIZE_EXACT wants the picture turned first. */
+/* Whether dg_process crops and resizes such a picture while it decodes it. Only some formats offer that. DG_RESIZE_EXACT and
+ * DG_FILTER_NEAREST want the picture turned first. */
 int dg_process_can_fit(dg_format format, const dg_header *header, dg_role role, const dg_process_options *options);
 
 /* The way from "orient" on, for pixels that another decoder made: picture->image, consumed. `orientation` is EXIF's, 1 to 8. */

@@ -44,6 +44,7 @@ static uint8_t *extend_window(dg_resizer *resizer, int rows)
 {
     if (resizer->window_rows + rows > resizer->window_room) {
         int gone = resizer->y.spans[resizer->made].first - resizer->window_first;
+        gone = gone < resizer->window_rows ? gone : resizer->window_rows; /* some rows may be nobody's */
         resizer->window_first += gone;
         resizer->window_rows -= gone;
         memmove(resizer->window, resizer->window + gone * resizer->window_stride, resizer->window_rows * resizer->window_stride);

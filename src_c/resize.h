@@ -1,4 +1,4 @@
-/* Resampling: a box of a picture to a new size, with Lanczos-3 whose kernel widens on shrinking.
+/* Resampling: a box of a picture to a new size, with a filter whose kernel widens on shrinking.
  *
  * A dg_resizer belongs to one worker and is reused from picture to picture: it keeps coefficient tables (as long as the
  * geometry stays) and scratch rows. There is one way through it: source rows are pushed from top to bottom, as a
@@ -16,9 +16,18 @@
 #include "status.h"
 
 typedef enum {
-    DG_RESIZE_EXACT, /* bit for bit Pillow's resize(size, LANCZOS, box=box) of L, LA, RGB and RGBA: 22-bit weights */
+    DG_RESIZE_EXACT, /* bit for bit Pillow's resize(size, filter, box=box) of L, LA, RGB and RGBA: 22-bit weights */
     DG_RESIZE_FAST   /* the same geometry with 14-bit weights: two thirds of the time, 60 dB and more from EXACT */
 } dg_resize_mode;
+
+/* Pillow's filters of the same names. All but the last take the mean over what a destination sample covers when the picture shrinks. */
+typedef enum {
+    DG_FILTER_LANCZOS, /* of three lobes */
+    DG_FILTER_BICUBIC, /* with a = -0.5 */
+    DG_FILTER_BILINEAR,
+    DG_FILTER_BOX,
+    DG_FILTER_NEAREST, /* the one sample at the centre, in either mode; alpha is like any other channel then */
+} dg_resize_filter;
 
 /* Which pass comes first. The pass between rounds to 8 bits, so this shows in the last bit of some pixels. */
 typedef enum {
@@ -37,6 +46,12 @@ typedef struct {
     int depth;    /* bits per sample, 8 or 16 (native byte order; `mode` is not looked at: floats all the way) */
     dg_resize_mode mode;
     dg_resize_order order;
+    dg_resize_filter filter;
+    int crop_first; /* the box is cut out first, to whole pixels, and what lies around it is not looked at; else it is, as in Pillow */
+    /* Only a part of the result can be made, with the very pixels that it has in the whole one: the box is resized to `whole`, and the
+     * destination is its part of dst_width x dst_height from (dst_x, dst_y) on. A `whole` of zeros: the destination is all of it. */
+    dg_size whole;
+    int dst_x, dst_y;
 } dg_resize_plan;
 
 typedef struct dg_resizer dg_resizer;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    LOBES = 3,
+    LOBES = 3, /* of Lanczos */
     TABLE_STEPS = 512, /* per sample; straight lines between them stay within 1e-5 of the curve, a sixth of a unit */
     FAST_TRIM = 8,     /* fast weights up to this, 1/2048, are left out at the ends of a span */
 };
@@ -43,13 +43,32 @@ static double lanczos_looked_up(double x)
     return table[i] + part * (table[i + 1] - table[i]);
 }
 
-static double widened(double start, double end, int target)
+static double bicubic(double x)
 {
-    double scale = (double)((float)end - (float)start) / target;
-    return scale < 1.0 ? 1.0 : scale;
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1.0)
+        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    return x < 2.0 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
 }
 
-int dg_axis_taps(double start, double end, int target) { return (int)ceil(LOBES * widened(start, end, target)) * 2 + 1; }
+static double bilinear(double x) { return fabs(x) < 1.0 ? 1.0 - fabs(x) : 0.0; }
+
+static double box(double x) { return -0.5 < x && x <= 0.5 ? 1.0 : 0.0; }
+
+/* How far a kernel reaches to either side where the picture does not shrink. */
+static const double REACH[] = {[DG_FILTER_LANCZOS] = LOBES,
+                               [DG_FILTER_BICUBIC] = 2,
+                               [DG_FILTER_BILINEAR] = 1,
+                               [DG_FILTER_BOX] = 0.5,
+                               [DG_FILTER_NEAREST] = 0.5};
+
+/* Source samples from one destination sample to the next. */
+static double step(const dg_axis_plan *plan) { return (double)(plan->end - plan->start) / plan->whole; }
+
+static double support(const dg_axis_plan *plan) { return REACH[plan->filter] * fmax(step(plan), 1.0); }
+
+int dg_axis_taps(const dg_axis_plan *plan) { return plan->filter == DG_FILTER_NEAREST ? 1 : (int)ceil(support(plan)) * 2 + 1; }
 
 static void put_exact(dg_pair *pair, int slot, double weight)
 {
@@ -61,12 +80,9 @@ static void put_exact(dg_pair *pair, int slot, double weight)
 }
 
 /* Rounded weights must add up to 1, or a flat area would change its level: the largest takes the difference. */
-static void round_fast(dg_span *span, double *weights)
+static void round_fast(dg_span *span, double *weights, double total)
 {
     int from = 0, to = span->taps, sum = 0, largest = 0;
-    double total = 0.0;
-    for (int i = 0; i < to; i++)
-        total += weights[i];
     double factor = (1 << DG_FAST_BITS) / total;
     for (int i = 0; i < to; i++) /* a cast is many times faster than floor */
         weights[i] = (int)(weights[i] * factor + 32768.5) - 32768;
@@ -86,27 +102,38 @@ static void round_fast(dg_span *span, double *weights)
         memmove(weights, weights + from, span->taps * sizeof *weights);
 }
 
-/* The span of destination sample i and its weights. */
-static dg_span weigh(const dg_axis *axis, int i, double *weights)
+/* The kernel at each of a span's samples, which the compiler makes a loop of its own for each kernel. Their sum. */
+static inline __attribute__((always_inline)) double sample(double *weights, dg_span span, double center, double narrow,
+                                                           double (*kernel)(double))
 {
-    double scale = (double)(axis->end - axis->start) / axis->target;
-    double wide = scale < 1.0 ? 1.0 : scale, narrow = 1.0 / wide, support = LOBES * wide;
-    double center = axis->start + (i + 0.5) * scale, sum = 0.0;
-    /* Rounded as a cast does, towards 0, before the ends are cut. */
-    int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
-    first = first < 0 ? 0 : first;
-    last = last > axis->source ? axis->source : last;
-    dg_span span = {first, last - first};
-    if (axis->weights == DG_WEIGHTS_FAST) {
-        for (int k = 0; k < span.taps; k++)
-            weights[k] = lanczos_looked_up((k + first - center + 0.5) * narrow);
-        round_fast(&span, weights);
-        return span;
-    }
+    double sum = 0.0;
     for (int k = 0; k < span.taps; k++)
-        sum += weights[k] = lanczos((k + first - center + 0.5) * narrow);
-    for (int k = 0; k < span.taps && sum != 0.0; k++)
-        weights[k] /= sum;
+        sum += weights[k] = kernel((k + span.first - center + 0.5) * narrow);
+    return sum;
+}
+
+/* The span of destination sample i of the whole, and its weights. `scale` and `reach` are the plan's step and support. */
+static dg_span weigh(const dg_axis_plan *plan, int i, double scale, double reach, double *weights)
+{
+    double narrow = 1.0 / (scale < 1.0 ? 1.0 : scale), center = plan->start + (i + 0.5) * scale, sum;
+    /* Rounded as a cast does, towards 0, before the ends are cut. */
+    int first = (int)(center - reach + 0.5), last = (int)(center + reach + 0.5);
+    first = first < 0 ? 0 : first;
+    last = last > plan->source ? plan->source : last;
+    dg_span span = {first, last - first};
+    switch (plan->filter) {
+    case DG_FILTER_BICUBIC: sum = sample(weights, span, center, narrow, bicubic); break;
+    case DG_FILTER_BILINEAR: sum = sample(weights, span, center, narrow, bilinear); break;
+    case DG_FILTER_BOX: sum = sample(weights, span, center, narrow, box); break;
+    default:
+        sum = plan->weights == DG_WEIGHTS_FAST ? sample(weights, span, center, narrow, lanczos_looked_up)
+                                               : sample(weights, span, center, narrow, lanczos);
+    }
+    if (plan->weights == DG_WEIGHTS_FAST)
+        round_fast(&span, weights, sum);
+    else
+        for (int k = 0; k < span.taps && sum != 0.0; k++)
+            weights[k] /= sum;
     return span;
 }
 
@@ -128,12 +155,22 @@ static void put(dg_pair *pairs, dg_weights kind, double *weights, int taps)
 
 static void fill(dg_axis *axis, double *weights)
 {
+    const dg_axis_plan *plan = &axis->plan;
     int end = 0;
-    axis->first = axis->source;
+    double scale = step(plan), reach = support(plan);
+    double nearest = plan->start + scale * 0.5; /* as in Pillow a sum, which rounds otherwise than a product */
+    for (int i = 0; i < plan->from && plan->filter == DG_FILTER_NEAREST; i++)
+        nearest += scale;
+    axis->first = plan->offset + plan->source;
     axis->taps = 0;
-    for (int i = 0; i < axis->target; i++) {
-        dg_span span = axis->spans[i] = weigh(axis, i, weights);
-        put(axis->pairs + i * axis->stride, axis->weights, weights, span.taps);
+    for (int i = 0; i < plan->target; i++, nearest += scale) {
+        dg_span span = {nearest < plan->source ? (int)nearest : plan->source - 1, 1};
+        weights[0] = plan->weights == DG_WEIGHTS_FAST ? 1 << DG_FAST_BITS : 1.0;
+        if (plan->filter != DG_FILTER_NEAREST)
+            span = weigh(plan, plan->from + i, scale, reach, weights);
+        put(axis->pairs + i * axis->stride, plan->weights, weights, span.taps);
+        span.first += plan->offset;
+        axis->spans[i] = span;
         axis->first = span.first < axis->first ? span.first : axis->first;
         axis->taps = span.taps > axis->taps ? span.taps : axis->taps;
         end = span.first + span.taps > end ? span.first + span.taps : end;
@@ -141,38 +178,41 @@ static void fill(dg_axis *axis, double *weights)
     axis->count = end - axis->first;
 }
 
-dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int target, dg_weights weights)
+static int is_same(const dg_axis_plan *a, const dg_axis_plan *b)
 {
-    if (axis->source == source && axis->target == target && axis->start == (float)start && axis->end == (float)end
-        && axis->weights == weights)
+    return a->offset == b->offset && a->source == b->source && a->start == b->start && a->end == b->end && a->whole == b->whole
+           && a->from == b->from && a->target == b->target && a->filter == b->filter && a->weights == b->weights;
+}
+
+dg_status dg_axis_set(dg_axis *axis, const dg_axis_plan *plan)
+{
+    if (axis->target && is_same(&axis->plan, plan))
         return DG_OK;
-    axis->source = 0; /* not valid until all is done */
-    axis->start = (float)start;
-    axis->end = (float)end;
-    axis->target = target;
-    axis->weights = weights;
-    int taps = dg_axis_taps(start, end, target);
-    if (taps > source)
-        taps = source;
+    axis->plan = *plan;
+    axis->target = 0; /* not valid until all is done */
+    int taps = dg_axis_taps(plan);
+    if (taps > plan->source)
+        taps = plan->source;
     axis->stride = ((size_t)taps + 1) / 2;
     double *scratch = malloc(((size_t)taps + 1) * sizeof *scratch);
-    if (!scratch || dg_scratch_reserve(&axis->span_memory, dg_round_up(target * sizeof(dg_span), 64)) != DG_OK
-        || dg_scratch_reserve(&axis->pair_memory, dg_round_up(target * axis->stride * sizeof(dg_pair), 64)) != DG_OK) {
+    if (!scratch || dg_scratch_reserve(&axis->span_memory, dg_round_up(plan->target * sizeof(dg_span), 64)) != DG_OK
+        || dg_scratch_reserve(&axis->pair_memory, dg_round_up(plan->target * axis->stride * sizeof(dg_pair), 64)) != DG_OK) {
         free(scratch);
         return DG_NO_MEMORY;
     }
     axis->spans = (dg_span *)axis->span_memory.data;
     axis->pairs = (dg_pair *)axis->pair_memory.data;
     pthread_once(&once, fill_table);
-    axis->source = source;
     fill(axis, scratch);
     free(scratch);
-    /* With one sample to one, all weights but one are sin(n * pi), which rounds to 0: Pillow's result is a copy as
+    axis->target = plan->target;
+    /* With one sample to one, all weights but one are 0, of Lanczos sin(n * pi), which rounds to 0: Pillow's result is a copy as
      * well. */
-    axis->same = weights != DG_WEIGHTS_FLOAT && axis->end - axis->start == target && axis->start == floorf(axis->start);
+    axis->same =
+        plan->weights != DG_WEIGHTS_FLOAT && plan->end - plan->start == plan->whole && plan->start == floorf(plan->start);
     if (axis->same) {
-        axis->first = (int)axis->start;
-        axis->count = target;
+        axis->first = plan->offset + (int)plan->start + plan->from;
+        axis->count = axis->target;
         axis->taps = 1;
     }
     return DG_OK;

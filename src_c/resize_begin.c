@@ -1,6 +1,7 @@
 /* How a resizer begins a picture: it checks the plan, computes the weights, and lays out its memory. */
 #include "resize_kernels.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { MAX_SIDE = 1 << 28 }; /* four channels of it still fit an int */
@@ -50,15 +51,43 @@ static dg_status check(const dg_resize_plan *plan, dg_error *error)
         || (plan->dst_pixel_stride != plan->channels && plan->dst_pixel_stride != wider))
         return dg_fail(error, DG_UNSUPPORTED, "resize of %d channels with pixel strides %d and %d", plan->channels,
                        plan->src_pixel_stride, plan->dst_pixel_stride);
-    if (plan->src_width > MAX_SIDE || plan->src_height > MAX_SIDE || plan->dst_width > MAX_SIDE || plan->dst_height > MAX_SIDE)
-        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->dst_width,
-                       plan->dst_height);
+    if (plan->src_width > MAX_SIDE || plan->src_height > MAX_SIDE || plan->whole.width > MAX_SIDE
+        || plan->whole.height > MAX_SIDE)
+        return dg_fail(error, DG_TOO_LARGE, "resize of %dx%d to %dx%d", plan->src_width, plan->src_height, plan->whole.width,
+                       plan->whole.height);
+    if (plan->dst_x < 0 || plan->dst_y < 0 || plan->dst_width > plan->whole.width - plan->dst_x
+        || plan->dst_height > plan->whole.height - plan->dst_y || plan->filter > DG_FILTER_NEAREST)
+        return dg_fail(error, DG_UNSUPPORTED, "resize by filter %d to the part %d %d %d %d of %dx%d", plan->filter, plan->dst_x,
+                       plan->dst_y, plan->dst_width, plan->dst_height, plan->whole.width, plan->whole.height);
     const dg_box *box = &plan->box;
     float x0 = (float)box->x0, y0 = (float)box->y0, x1 = (float)box->x1, y1 = (float)box->y1;
     if (!(x0 >= 0 && x1 >= x0 && x1 <= (float)plan->src_width && y0 >= 0 && y1 >= y0 && y1 <= (float)plan->src_height))
         return dg_fail(error, DG_UNSUPPORTED, "resize of the box %g %g %g %g of %dx%d", box->x0, box->y0, box->x1, box->y1,
                        plan->src_width, plan->src_height);
     return DG_OK;
+}
+
+/* One direction: a box from start to end of `size` samples. */
+static dg_axis_plan axis_plan(const dg_resize_plan *plan, int size, double start, double end, int whole, int from, int target)
+{
+    int offset = plan->crop_first ? (int)start : 0, stop = plan->crop_first ? (int)ceil(end) : size;
+    if (stop == offset) /* an empty box */
+        offset = 0, stop = size;
+    return (dg_axis_plan){offset,
+                          stop - offset,
+                          (float)(start - offset),
+                          (float)(end - offset),
+                          whole,
+                          from,
+                          target,
+                          plan->filter,
+                          plan->depth == 16 ? DG_WEIGHTS_FLOAT : DG_WEIGHTS_EXACT};
+}
+
+/* Whether all that may be looked at is what all of the result is made of, one to one. */
+static int is_copy(const dg_axis_plan *plan)
+{
+    return plan->start == 0 && plan->end == (float)plan->source && plan->source == plan->whole;
 }
 
 /* Pillow 13 takes the vertical pass first when it removes more than twice as many rows as columns are removed, which is
@@ -73,7 +102,8 @@ static int vertical_pass_first(const dg_resizer *resizer)
         return 1;
     if (plan->order != DG_ORDER_AUTO)
         return plan->order == DG_ORDER_VERTICAL;
-    int64_t rows = (int64_t)plan->src_height - plan->dst_height, columns = (int64_t)plan->src_width - plan->dst_width;
+    const dg_axis_plan *x = &resizer->x.plan, *y = &resizer->y.plan;
+    int64_t rows = (int64_t)y->source - y->whole, columns = (int64_t)x->source - x->whole;
     return rows > 0 && rows > columns * 2;
 }
 
@@ -112,22 +142,25 @@ static int lay_out(dg_resizer *resizer)
 dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint8_t *dst, size_t dst_stride, dg_error *error)
 {
     resizer->plan = *plan;
+    if (plan->whole.width == 0)
+        resizer->plan.whole = (dg_size){plan->dst_width, plan->dst_height};
     plan = &resizer->plan;
     dg_status status = check(plan, error);
     if (status != DG_OK)
         return status;
     const dg_box *box = &plan->box;
-    dg_weights weights = plan->depth == 16 ? DG_WEIGHTS_FLOAT : DG_WEIGHTS_EXACT;
-    if (plan->depth == 8 && plan->mode == DG_RESIZE_FAST && dg_axis_taps(box->x0, box->x1, plan->dst_width) <= DG_FAST_TAPS
-        && dg_axis_taps(box->y0, box->y1, plan->dst_height) <= DG_FAST_TAPS)
-        weights = DG_WEIGHTS_FAST;
-    status = dg_axis_set(&resizer->x, plan->src_width, box->x0, box->x1, plan->dst_width, weights);
+    dg_axis_plan x = axis_plan(plan, plan->src_width, box->x0, box->x1, plan->whole.width, plan->dst_x, plan->dst_width);
+    dg_axis_plan y = axis_plan(plan, plan->src_height, box->y0, box->y1, plan->whole.height, plan->dst_y, plan->dst_height);
+    int fast =
+        plan->depth == 8 && plan->mode == DG_RESIZE_FAST && dg_axis_taps(&x) <= DG_FAST_TAPS && dg_axis_taps(&y) <= DG_FAST_TAPS;
+    if (fast)
+        x.weights = y.weights = DG_WEIGHTS_FAST;
+    status = dg_axis_set(&resizer->x, &x);
     if (status == DG_OK)
-        status = dg_axis_set(&resizer->y, plan->src_height, box->y0, box->y1, plan->dst_height, weights);
+        status = dg_axis_set(&resizer->y, &y);
     if (status == DG_OK) {
-        int whole = plan->src_width == plan->dst_width && plan->src_height == plan->dst_height && box->x0 == 0 && box->y0 == 0
-                    && box->x1 == plan->src_width && box->y1 == plan->src_height;
-        resizer->alpha = plan->channels % 2 == 0 && !whole; /* as in Pillow, a mere copy is untouched */
+        /* As in Pillow, a mere copy is untouched, and so is what the nearest pixel says. */
+        resizer->alpha = plan->channels % 2 == 0 && plan->filter != DG_FILTER_NEAREST && !(is_copy(&x) && is_copy(&y));
         resizer->loaded = resizer->x.count * plan->channels;
         resizer->stored = plan->dst_width * plan->channels;
         resizer->vertical_first = vertical_pass_first(resizer);
@@ -139,7 +172,7 @@ dg_status dg_resizer_begin(dg_resizer *resizer, const dg_resize_plan *plan, uint
                        plan->dst_height);
     resizer->dst = dst;
     resizer->dst_stride = dst_stride;
-    resizer->flip = weights == DG_WEIGHTS_FAST ? 128 : 0;
+    resizer->flip = fast ? 128 : 0;
     resizer->next = resizer->window_first = resizer->y.first;
     resizer->made = resizer->done = resizer->window_rows = resizer->band_rows = 0;
     return DG_OK;

@@ -35,11 +35,20 @@ typedef struct {
     int first, taps;
 } dg_span;
 
-/* One direction of a resize. Weights of destination sample i are at pairs[i * stride]; an odd last pair ends with 0. */
+/* What one direction of a resize has to do. */
 typedef struct {
-    int source, target;
-    float start, end; /* the box, in float as in Pillow */
+    int offset, source;  /* samples that may be looked at: `source` of them, from `offset` on */
+    float start, end;    /* the box, from `offset` on, in float as in Pillow */
+    int whole;           /* samples that it is resized to … */
+    int from, target;    /* … of which `target` are made, from `from` on */
+    dg_resize_filter filter;
     dg_weights weights;
+} dg_axis_plan;
+
+/* One direction of a resize. Weights of the i-th sample that is made are at pairs[i * stride]; an odd last pair ends with 0. */
+typedef struct {
+    dg_axis_plan plan;
+    int target;       /* plan.target; 0 where the weights are not valid */
     int first, count; /* the source samples that are needed at all */
     int taps;         /* the longest span */
     int same;         /* each destination sample is just a source sample */
@@ -49,11 +58,11 @@ typedef struct {
     dg_scratch span_memory, pair_memory;
 } dg_axis;
 
-/* Fills `axis` for a box from start to end of `source` samples; nothing to do if it already is. */
-dg_status dg_axis_set(dg_axis *axis, int source, double start, double end, int target, dg_weights weights);
+/* Fills `axis`; nothing to do if it already has that plan. */
+dg_status dg_axis_set(dg_axis *axis, const dg_axis_plan *plan);
 void dg_axis_free(dg_axis *axis);
 /* The longest span of such an axis, without making it. */
-int dg_axis_taps(double start, double end, int target);
+int dg_axis_taps(const dg_axis_plan *plan);
 
 /* `n` and `columns` may be rounded up to 32 and 16, and one vector more than the last tap may be read: buffers have
  * room. Fast sums take and give samples less 128, as signed bytes. */

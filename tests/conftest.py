@@ -1,5 +1,6 @@
 """What every test may use: small pictures made on the spot, and a stream read to its end."""
 
+import gc
 import io
 import json
 import os
@@ -141,8 +142,10 @@ def opened(config, state=None):
 
 
 def threads_left(name="datago"):
-    """The names of our threads that are still there. One that has done its work is on Python's list for a moment more."""
-    end = time.monotonic() + 5
+    """The names of our threads that are still there. One that has done its work is on Python's list for a moment more, or longer where the
+    machine is busy; and a test before may have left a client to the garbage collector, in the traceback of an exception that it kept."""
+    gc.collect()
+    end = time.monotonic() + 20
     while (left := [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]) and time.monotonic() < end:
         time.sleep(0.01)
     return left

@@ -12,9 +12,9 @@ ETAG = 'ETag: "v1"'
 
 
 def answer(body=b"", *headers, status="200 OK", length=True):
-    """The bytes of an answer; `length`: whether it has a Content-Length, or which."""
+    """The bytes of an answer that ends the connection; `length`: whether it has a Content-Length, or which."""
     size = [f"Content-Length: {len(body) if length is True else length}"] if length is not False else []
-    return "\r\n".join([f"HTTP/1.1 {status}", *size, *headers, "", ""]).encode() + body
+    return "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *size, *headers, "", ""]).encode() + body
 
 
 def from_range(request, body=BODY, *headers):

@@ -205,7 +205,7 @@ def test_leaving_in_mid_batch(shapes):
         ({"most_waiting": 1.5}, "most_waiting: got 1.5"),
         ({"classes": ""}, "classes: got ''"),
         ({"most_waiting": 0}, "most_waiting: got 0"),
-        ({"image": {}}, "image_config: a batch wants crop_and_resize or random_resized_crop"),
+        ({"image": {}}, "image_config: a batch wants crop_and_resize, random_resized_crop, resize"),
         ({"image": {**CROP, "pre_encode_images": True}}, "pre_encode_images: got true"),
         ({"image": {**CROP, "horizontal_flip": 1.5}}, "image_config.horizontal_flip: got 1.5, wanted a number from 0 to 1"),
         ({"image": {"random_resized_crop": 0}}, "image_config.random_resized_crop: got 0"),

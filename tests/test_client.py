@@ -6,10 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+import weakref
 
 import numpy
 import pytest
-from conftest import check_accounts, config, jpeg, read
+from conftest import check_accounts, config, jpeg, read, threads_left
+from database import until
+from faulty import faulty
 from PIL import Image
 
 import datago
@@ -126,10 +130,8 @@ def test_timeout_is_neither_end_nor_error(tmp_path):
 
     image = parsing.parse(config(tmp_path)).image_config
     pool = Pool(threads=1, work_capacity=4, ready_capacity=4, limit=100, max_file_bytes=2**30, image=image, progress=Progress())
-    begin = time.monotonic()
     with pytest.raises(TimeoutError, match="no sample within 0.3 s"):
         pool.take(False, 0.3)
-    assert time.monotonic() - begin < 5
     with pytest.raises(TimeoutError):
         pool.take(False, 0)
     pool.finish()
@@ -184,6 +186,85 @@ def test_a_dead_source_raises_after_what_it_gave(folder, monkeypatch):
     assert client.get_sample() is None
 
 
+def dying_files(self):
+    yield []
+    raise SourceError("the disk is gone")
+
+
+def dying_shard(self, ordinal):
+    yield []
+    raise SourceError("the shard is gone")
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("kind", ["file", "webdataset", "db"])
+def test_an_error_that_was_raised_keeps_nobody_alive(folder, monkeypatch, kind):
+    """The traceback holds the reader's frame, and with that all clients that are in it: none may wait for a garbage collection."""
+    from datago.sources.file.source import FileSource
+    from datago.sources.webdataset.source import WebDatasetSource
+
+    monkeypatch.setattr(FileSource, "batches", dying_files)
+    monkeypatch.setattr(WebDatasetSource, "_read", dying_shard)
+    (folder / "a.tar").write_bytes(b"")
+
+    def reader(url):
+        client = DatagoClient(
+            {
+                "file": config(folder),
+                "webdataset": {"source_type": "webdataset", "source_config": {"url": str(folder / "a.tar")}},
+                "db": {"source_type": "db", "source_config": {"sources": "", "page_size": 4, "api_url": url, "api_key": "x"}},
+            }[kind]
+        )
+        with pytest.raises(SourceError):
+            client.get_sample(timeout=20)
+        return weakref.ref(client)
+
+    with faulty({}) as server:  # it answers 404
+        gc.collect()
+        gc.disable()
+        try:
+            gone = reader(server.url)
+            assert gone() is None and not threads_left()
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("how", ["stopped", "read"])
+def test_a_reader_that_comes_late_begins_no_second_pass(folder, monkeypatch, how):
+    """It has seen that no pass was there, and waits for the lock until the pass that another thread has begun is over."""
+    from datago.sources.file.source import FileSource
+
+    gate, opened, got, before = threading.Event(), [], [], FileSource.open
+
+    def held(self):
+        opened.append(self)
+        assert gate.wait(20)
+        before(self)
+
+    def first():
+        with client._starting():  # as if it were slow to let it go
+            got.append(sum(1 for _ in client))
+
+    def is_at_the_lock():
+        frames = traceback.extract_stack(sys._current_frames()[late.ident])
+        return any(frame.name == "_start" for frame in frames)
+
+    monkeypatch.setattr(FileSource, "open", held)
+    client = DatagoClient(config(folder))
+    begins = threading.Thread(target=first)
+    late = threading.Thread(target=lambda: got.append(client.get_sample()))
+    begins.start()
+    until(lambda: opened)
+    late.start()
+    until(is_at_the_lock)
+    if how == "stopped":
+        client.stop()
+    gate.set()
+    for thread in (begins, late):
+        thread.join(20)
+    assert got == [0 if how == "stopped" else 20, None] and len(opened) == 1
+
+
 def test_stop_is_idempotent_and_ends_reads(folder):
     client = DatagoClient(config(folder, samples_buffer_size=2))
     client.stop()  # before start
@@ -193,6 +274,7 @@ def test_stop_is_idempotent_and_ends_reads(folder):
     client.stop()
     client.stop()
     assert client.get_sample() is None
+    assert not threads_left()  # on a busy machine it may take longer than stop() waits
     stats = client.stats()
     check_accounts(stats)
     assert stats["delivered"] == 1 and stats["in_flight"] == 0 and stats["skips"].get("stopped", 0) == stats["seen"] - 1
@@ -208,10 +290,9 @@ def test_stop_while_big_pictures_are_decoded(tmp_path):
     client = DatagoClient(config(tmp_path))
     client.start()
     time.sleep(0.05)
-    begin = time.monotonic()
     client.stop()
-    assert time.monotonic() - begin < 1
-    assert client.stats()["in_flight"] == 0
+    assert not threads_left()
+    assert client.stats()["in_flight"] == 0 < client.stats()["skipped"]
 
 
 def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
@@ -231,7 +312,7 @@ def test_stop_from_another_thread_wakes_a_reader(tmp_path, monkeypatch):
     reader.start()
     assert inside.wait(20)
     client.stop()
-    reader.join(5)
+    reader.join(20)
     assert got == [None]
     assert datago.live_cleanup_threads() == 1  # the feeder still sits in a call that does not come back
     gate.set()
@@ -246,13 +327,15 @@ def test_other_threads_run_while_one_waits(tmp_path, monkeypatch):
 
     monkeypatch.setattr(FileSource, "batches", lambda self: iter(lambda: time.sleep(0.01) or [], None))
     (tmp_path / "a.jpg").write_bytes(jpeg())
-    ticks = []
-    ticker = threading.Thread(target=lambda: [ticks.append(time.sleep(0.005)) for _ in range(100)])
-    ticker.start()
-    with DatagoClient(config(tmp_path)) as client, pytest.raises(TimeoutError):
-        client.get_sample(timeout=1)
-    assert len(ticks) > 50
-    ticker.join()
+    ended = []
+    with DatagoClient(config(tmp_path)) as client:
+        reader = threading.Thread(target=lambda: ended.append(client.get_sample()))
+        reader.start()
+        for _ in range(100):
+            time.sleep(0.005)
+        assert not ended  # this thread has come here, and the other one waits still
+    reader.join(20)
+    assert ended == [None]
 
 
 def test_four_readers_share_one_client(tmp_path):
@@ -270,7 +353,7 @@ def test_four_readers_share_one_client(tmp_path):
         reader.start()
     for reader in readers:
         reader.join(30)
-    assert len(seen) == len(set(seen)) == 399
+    assert len(seen) == len(set(seen)) == 399 and not threads_left()
     check_accounts(client.stats())
 
 
@@ -279,7 +362,7 @@ def test_a_slow_reader_bounds_what_is_in_flight(tmp_path):
         (tmp_path / f"{i:03d}.jpg").write_bytes(jpeg(16, 8))
     with DatagoClient(config(tmp_path, samples_buffer_size=5)) as client:
         client.get_sample(timeout=20)
-        time.sleep(0.3)
+        time.sleep(0.3)  # in which there could be more
         stats = client.stats()
     assert stats["ready_ring"]["depth"] <= 5 == stats["ready_ring"]["capacity"]
     assert stats["ready_ring"]["passed"] <= 1 + 5
@@ -318,6 +401,7 @@ def test_threads_and_descriptors_come_back(folder):
     def counts():
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
+    assert not threads_left()  # those of a test before
     before = counts()
     for i in range(40):
         client = DatagoClient(config(folder, samples_buffer_size=3))
@@ -329,7 +413,7 @@ def test_threads_and_descriptors_come_back(folder):
                 pass
         del client
     gc.collect()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while counts() != before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert counts() == before
@@ -351,11 +435,11 @@ for _ in range(3):
 clients = [DatagoClient({config(tmp_path)!r}) for _ in range(20)]
 for client in clients:
     client.get_sample()
-del client, clients  # nobody waits for their threads
+del client, clients  # workers may be at a file, and nobody waits for them
 end = time.monotonic() + 20
-while (now := len(os.listdir("/proc/self/fd"))) != before and time.monotonic() < end:
+while (left := len(os.listdir("/proc/self/fd")) - before) and time.monotonic() < end:
     time.sleep(0.01)
-assert now == before
+assert left == 0
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=50, env={**os.environ, "DATAGO_MAX_TASKS": "32"})
 

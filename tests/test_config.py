@@ -7,7 +7,7 @@ import warnings
 import numpy
 import pytest
 
-from datago import DatagoBatchDataset, DatagoClient, environment
+from datago import DatagoBatchDataset, DatagoClient, environment, geometry
 from datago import config as configuration
 
 GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
@@ -117,6 +117,46 @@ def test_wrong_values_are_named(section, key, value, wanted):
     with pytest.raises(ValueError) as caught:
         DatagoClient(changed(section, **{key: value}))
     assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "image, wanted",
+    [
+        ({"resize": 0}, "image_config.resize: got 0, wanted pixels, or"),
+        ({"resize": [224]}, "image_config.resize: got .224., wanted pixels, or"),
+        ({"center_crop": [224, True]}, "image_config.center_crop: got"),
+        ({"pad": {"fill": 0}}, "image_config.pad.size: missing"),
+        ({"pad": {"size": 8, "where": "left"}}, "image_config.pad.where: got 'left', wanted one of 'center'"),
+        ({"pad": {"size": 8, "fill": 256}}, "image_config.pad.fill: got 256, wanted a grey level"),
+        ({"interpolation": "hamming"}, "image_config.interpolation: got 'hamming', wanted one of 'lanczos', 'bicubic'"),
+        ({"mask_resample": "hamming"}, "image_config.mask_resample: got 'hamming'"),
+        ({"resize": 8, "crop_and_resize": True}, "image_config.resize: wanted either that or crop_and_resize, got both"),
+        ({"pad": 8, "random_resized_crop": 8}, "image_config.pad: wanted either that or random_resized_crop, got both"),
+        ({"resize": 8, "pad": 16}, "image_config.resize: got 8 with pad, wanted .width, height., or center_crop too"),
+        ({"resize": [8, 20], "pad": [40, 16]}, "image_config.resize: got .8, 20., wanted at most .40, 16."),
+        ({"resize": 8, "center_crop": 17, "pad": 16}, "image_config.center_crop: got .17, 17., wanted at most .16, 16."),
+    ],
+)
+def test_geometries_that_make_no_sense(image, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        configuration.parse({"source_config": {"root_path": "/a"}, "source_type": "file", "image_config": image})
+
+
+@pytest.mark.parametrize(
+    "image, sizes",
+    [
+        ({"resize": 8}, []),
+        ({"resize": [8, 6]}, [(8, 6)]),
+        ({"resize": 8, "center_crop": 6}, [(6, 6)]),
+        ({"resize": [8, 6], "pad": [9, 6]}, [(9, 6)]),
+        ({"pad": 7}, [(7, 7)]),
+        ({"random_resized_crop": [5, 4]}, [(5, 4)]),
+        ({}, []),
+    ],
+)
+def test_sizes_that_pictures_may_get(image, sizes):
+    parsed = configuration.parse({"source_config": {"root_path": "/a"}, "source_type": "file", "image_config": image})
+    assert geometry.sizes(parsed.image_config) == sizes
 
 
 def test_missing_keys_are_named():

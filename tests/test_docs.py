@@ -40,9 +40,10 @@ def data(tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(jpeg(64 + 8 * i, 80, seed=i))
     for i in range(8):
-        path = root / "imagenet" / "train" / ("cat", "dog")[i % 2] / f"{i}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg(96, 80, seed=i))
+        for folder in ("train", "val"):
+            path = root / "imagenet" / folder / ("cat", "dog")[i % 2] / f"{i}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(jpeg(96, 80, seed=i))
     (root / "shards").mkdir()
     for number in range(2):
         with tarfile.open(root / "shards" / f"{number:06d}.tar", "w") as archive:

@@ -90,8 +90,56 @@ def test_a_root_that_has_no_classes(tmp_path):
         of_folders(tmp_path / "1.jpg")
     with pytest.raises(FileNotFoundError, match="root_path: No such file"):
         of_folders(tmp_path / "none")
-    with pytest.raises(ValueError, match="classes: got 'cls', wanted 'folder': files have no attributes"):
+    with pytest.raises(ValueError, match="classes: got 'cls', wanted 'folder', names and numbers, or a file of them: no file of classes"):
         DatagoBatchDataset(config(tmp_path, image_config=SQUARE), 4, classes="cls")
+
+
+@pytest.mark.parametrize("kind", ["dict", "list", "lines", "json list", "json dict"])
+def test_a_part_of_the_classes_has_the_numbers_of_all(tmp_path, kind):
+    names = ["ant", "bee", "cat", "caf\N{LATIN SMALL LETTER E WITH ACUTE}", os.fsdecode(b"dog\xe9")]
+    fill(tmp_path / "train", *[f"{name}/1.jpg" for name in names])
+    fill(tmp_path / "val", f"{names[4]}/1.jpg", "bee/2.jpg", "wasp/3.jpg")
+    numbers = of_folders(tmp_path / "train").classes
+    assert sorted(numbers.values()) == [0, 1, 2, 3, 4]
+    in_order = sorted(numbers, key=numbers.get)
+    text = {"lines": "\n".join(in_order) + "\n\n", "json list": json.dumps(in_order), "json dict": json.dumps(numbers)}.get(kind)
+    given = {"dict": numbers, "list": in_order}.get(kind, tmp_path / "classes")
+    if text is not None:
+        (tmp_path / "classes").write_bytes(os.fsencode(text))
+    for classes in [given, str(given)] if text is not None else [given]:
+        dataset = DatagoBatchDataset(config(tmp_path / "val", image_config=SQUARE, ordered=True), 4, classes=classes)
+        assert dataset.classes == numbers
+        pairs, _, stats = read(dataset)
+        assert {os.path.basename(os.path.dirname(path)): target for path, target in pairs} == {
+            name: numbers[name] for name in ("bee", names[4])
+        }
+        assert stats["failures"] == {"sample": 1} and stats["last_failures"][0]["name"].endswith("wasp/3.jpg")
+
+
+@pytest.mark.parametrize(
+    "classes, wanted",
+    [
+        ([], "there is no class"),
+        ({}, "there is no class"),
+        (["a", "b", "a"], "'a' is there more than once"),
+        (["a", 1], "1: 1 is no name of a class"),
+        ({"a": True}, "'a': True is no name of a class with an integer"),
+        ({"a": 2**63}, "'a': 9223372036854775808 is no name"),
+        ({"a": "0"}, "'a': '0' is no name"),
+        (7, "there is no class"),
+        ("", "no file of classes"),
+    ],
+)
+def test_wrong_classes(tmp_path, classes, wanted):
+    with pytest.raises(ValueError, match=f"classes: got .*, wanted 'folder', names and numbers, or a file of them: .*{wanted}"):
+        DatagoBatchDataset(config(tmp_path, image_config=SQUARE), 4, classes=classes)
+
+
+def test_a_file_of_classes_that_is_broken(tmp_path):
+    for text in ('["a", ', "[" * 100000, "\n", "a\nb\na\n"):
+        (tmp_path / "classes").write_text(text)
+        with pytest.raises(ValueError, match="classes: got "):
+            DatagoBatchDataset(config(tmp_path, image_config=SQUARE), 4, classes=tmp_path / "classes")
 
 
 @pytest.mark.parametrize("random_sampling", [False, True])

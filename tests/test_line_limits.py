@@ -8,9 +8,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).parent.parent
 LIMITS = {".c": 300, ".h": 300, ".pyx": 600, ".py": 250}
 # Longer today, with their present number of lines. A number here may only go down; a file that has come within its limit leaves the table.
-EXCEPTIONS = {
-    "datago/client.py": 308,
-}
+EXCEPTIONS: dict[str, int] = {}
 
 
 def lengths():

@@ -29,8 +29,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 # In a forked child nobody lets go of what a thread of the parent held. So for every lock: who takes it, and what becomes of it there.
 PASS = "belongs to a pass, whose client raises RuntimeError in a child"
 LOCKS = {
-    ("client.py", "OwnLock"): (2, "every method that starts, ends or asks for a pass", "made anew"),
-    ("run.py", "new_lock"): (1, "feeder's and reader's accounts", PASS),
+    ("lifecycle.py", "OwnLock"): (2, "every method that starts, ends or asks for a pass", "made anew"),
+    ("losses.py", "new_lock"): (1, "the reader, and who asks for stats", PASS),
     ("_pool.pyx", "pthread_mutex_t"): (1, "feeder, workers, reader", "every method of Pool looks at the process"),
     ("_ring.pxd", "pthread_mutex_t"): (1, "feeder, workers, reader", "as Pool; PyRing is for tests"),
     ("_ring.pyx", "pthread_mutex_t"): (1, "the threads of `spin`", "it lasts as long as the call"),
@@ -82,6 +82,18 @@ def test_every_lock_is_in_the_table():
     files = [path for suffix in ("py", "pyx", "pxd") for path in (ROOT / "datago").rglob(f"*.{suffix}")]
     found = Counter((path.name, kind) for path in [*files, *(ROOT / "src_c").iterdir()] for kind in locks_in(path))
     assert found == {place: row[0] for place, row in LOCKS.items()}
+
+
+def test_a_flag_is_seen_though_its_bell_is_not_heard():
+    """Who was woken, and was to wake the next, may have been interrupted before."""
+    flag, inside = Flag(), threading.Event()
+    waiter = threading.Thread(target=lambda: (inside.set(), flag.wait()), daemon=True)
+    waiter.start()
+    assert inside.wait(20)
+    flag._set = True
+    waiter.join(20)
+    assert not waiter.is_alive()
+    assert Flag().wait(0.01) is False and flag.wait(0) is True
 
 
 # ---- forks ----

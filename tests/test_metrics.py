@@ -1,9 +1,9 @@
 import logging
 import re
-import time
 
 import pytest
 from conftest import config, jpeg
+from database import until
 
 from datago import DatagoClient
 
@@ -50,13 +50,12 @@ def test_a_line_every_period(tmp_path, caplog):
     caplog.set_level(logging.INFO, "datago.client")
     client = DatagoClient(config(tmp_path, log_period=0.1))
     assert client.get_sample(timeout=20)
-    time.sleep(0.35)
+    lines = lambda: [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]  # noqa: E731
+    until(lambda: len(lines()) >= 3)
     assert sum(1 for _ in client) == 9
-    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
-    assert len(lines) >= 3
     pattern = r"\d+\.\d images/s; seen \d+, delivered \d+, failed 0, skipped 0, in flight \d+; (source|decoding|training loop) is slow: .*"
-    assert all(re.fullmatch(pattern, line) for line in lines), lines
-    assert "seen 10, delivered 10, failed 0, skipped 0, in flight 0;" in lines[-1]
+    until(lambda: "seen 10, delivered 10, failed 0, skipped 0, in flight 0;" in lines()[-1])
+    assert all(re.fullmatch(pattern, line) for line in lines()), lines()
 
 
 def test_no_line_without_a_period(folder, caplog):

@@ -100,8 +100,8 @@ def test_wrong_values_are_not_repeated(key, value):
     with pytest.raises(ValueError) as caught:
         client = DatagoClient(source)
         assert WORD not in repr(client._config) or value == [WORD]  # a path
-        client.start()
-        raise ValueError("the rest is not wrong")
+        with client:  # the exception that is caught keeps this frame, and with it the client
+            raise ValueError("the rest is not wrong")
     if key in ("api_key", "auth_token") or isinstance(value, str):
         assert WORD not in "".join(traceback.format_exception(caught.value))
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from datago import geometry
 from datago.cli.inputs import Config, load
 from datago.cli.progress import progress
 from datago.settings import ImageSettings
@@ -48,7 +49,8 @@ def run(options: Namespace) -> int:
     source = config.source_config
     rank, world_size = ranks.resolve(source.rank, source.world_size)
     world_size = options.ranks or world_size
-    found: dict[str, Any] = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets(config.image_config)}
+    buckets = [list(size) for size in geometry.sizes(config.image_config)]
+    found: dict[str, Any] = {"source_type": config.source_type, "meaning": meaning(config), "buckets": buckets}
     shown = range(world_size) if options.ranks is not None else [rank]
     with progress(quiet=options.json) as report:
         survey = source_type(config.source_type).survey(config, shown, world_size, partial(_settings, config), report)
@@ -102,15 +104,18 @@ def meaning(config: Config) -> list[str]:
 
 
 def _of_images(image: ImageSettings) -> Iterator[str]:
+    how = f"{image.interpolation}, {image.resize_mode}"
     if image.random_resized_crop:
         resized = image.random_resized_crop
         yield (
             f"Of each picture a box of {resized.scale[0]:g} to {resized.scale[1]:g} of its area is drawn, and resized to "
-            f"{resized.size[0]} x {resized.size[1]} ({image.resize_mode})."
+            f"{resized.size[0]} x {resized.size[1]} ({how})."
         )
     elif image.crop_and_resize:
         where = "anywhere" if image.random_crop else "about the centre"
-        yield f"Each picture is cropped {where} and resized to the bucket nearest to its shape ({image.resize_mode})."
+        yield f"Each picture is cropped {where} and resized to the bucket nearest to its shape ({how})."
+    elif image.resize or image.center_crop or image.pad:
+        yield f"Each picture is {', then '.join(_steps(image))} ({how})."
     else:
         yield "Pictures keep their size."
     if image.horizontal_flip:
@@ -121,16 +126,17 @@ def _of_images(image: ImageSettings) -> Iterator[str]:
         yield f"Samples hold {image.encode_format.upper()} files."
 
 
-def buckets(image: ImageSettings) -> list[list[int]]:
-    """The [width, height] of each bucket, for a checked image_config; [] if pictures keep their size."""
-    from datago import aspect_buckets
-
-    if image.random_resized_crop:
-        return [list(image.random_resized_crop.size)]
-    if not image.crop_and_resize:
-        return []
-    found = aspect_buckets(image.default_image_size, image.downsampling_ratio, image.min_aspect_ratio, image.max_aspect_ratio)
-    return [list(size) for size in found]
+def _steps(image: ImageSettings) -> Iterator[str]:
+    if isinstance(image.resize, int):
+        yield f"resized to {image.resize} on its shorter side"
+    elif image.resize:
+        yield "resized to {} x {}".format(*image.resize)
+    elif image.pad and not image.center_crop:
+        yield "resized to fit inside {} x {}".format(*image.pad.size)
+    if image.center_crop:
+        yield "cropped about its centre to {} x {}".format(*image.center_crop)
+    if image.pad:
+        yield "padded to {} x {}".format(*image.pad.size)
 
 
 def _settings(config: Config, rank: int, world_size: int) -> PassSettings[Any]:

@@ -3,11 +3,20 @@
 from libc.stdlib cimport free
 
 from datago.engine._pixels cimport (
-    DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_LAYOUT_NCHW,
-    DG_LAYOUT_NHWC, DG_OK, DG_RESIZE_EXACT, DG_RESIZE_FAST, dg_bucket, dg_buckets_build, dg_error, dg_placement_set,
+    DG_DTYPE_BFLOAT16, DG_DTYPE_FLOAT16, DG_DTYPE_FLOAT32, DG_DTYPE_UINT8, DG_ENCODE_JPEG, DG_ENCODE_PNG, DG_FILTER_BICUBIC,
+    DG_FILTER_BILINEAR, DG_FILTER_BOX, DG_FILTER_LANCZOS, DG_FILTER_NEAREST, DG_LAYOUT_NCHW, DG_LAYOUT_NHWC, DG_OK, DG_RESIZE_EXACT,
+    DG_RESIZE_FAST, dg_bucket, dg_buckets_build, dg_error, dg_placement_set, dg_size, dg_steps,
 )
 
 cdef dict DTYPES = {"uint8": DG_DTYPE_UINT8, "float16": DG_DTYPE_FLOAT16, "bfloat16": DG_DTYPE_BFLOAT16, "float32": DG_DTYPE_FLOAT32}
+cdef dict FILTERS = {
+    "lanczos": DG_FILTER_LANCZOS, "bicubic": DG_FILTER_BICUBIC, "bilinear": DG_FILTER_BILINEAR, "box": DG_FILTER_BOX,
+    "nearest": DG_FILTER_NEAREST,
+}
+# Where the picture lies when the canvas goes on there: a share of the slack that is on its left, and above it.
+cdef dict PLACES = {
+    "center": (0.5, 0.5), "top_left": (1, 1), "top_right": (0, 1), "bottom_left": (1, 0), "bottom_right": (0, 0),
+}
 
 
 cdef int set_image_options(dg_process_options *options, image) except -1:
@@ -18,7 +27,8 @@ cdef int set_image_options(dg_process_options *options, image) except -1:
     options.decode.accept_damaged = image.on_damaged == "accept"
     options.mode = DG_RESIZE_EXACT if image.resize_mode == "exact" else DG_RESIZE_FAST
     options.orient = image.apply_exif_orientation
-    options.nearest_masks = image.mask_resample == "nearest"
+    options.filter = FILTERS[image.interpolation]
+    options.mask_filter = FILTERS[image.mask_resample]
     options.rgb8 = image.image_to_rgb8
     options.background = image.background
     if image.pre_encode_images:
@@ -30,6 +40,9 @@ cdef int set_image_options(dg_process_options *options, image) except -1:
         for i in range(2):
             options.crop.scale[i] = image.random_resized_crop.scale[i]
             options.crop.ratio[i] = image.random_resized_crop.ratio[i]
+    set_steps(&options.crop.steps, image)
+    if image.pad is not None:
+        options.fill = image.pad.fill
     options.quality = max(1, min(100, image.jpeg_quality))
     options.chroma = int(image.jpeg_chroma)
     if image.crop_and_resize:
@@ -37,6 +50,22 @@ cdef int set_image_options(dg_process_options *options, image) except -1:
                             image.max_aspect_ratio, &buckets, &options.crop.bucket_count, &error) != DG_OK:
             raise ValueError(error.text.decode())
         options.crop.buckets = buckets
+    return 0
+
+
+cdef int set_steps(dg_steps *steps, image) except -1:
+    if image.resize is not None:
+        set_size(&steps.resize, [image.resize, 0] if isinstance(image.resize, int) else image.resize)
+    if image.center_crop is not None:
+        set_size(&steps.center_crop, image.center_crop)
+    if image.pad is not None:
+        set_size(&steps.pad, image.pad.size)
+        steps.across, steps.down = PLACES[image.pad.where]
+    return 0
+
+
+cdef int set_size(dg_size *size, pair) except -1:
+    size.width, size.height = pair
     return 0
 
 

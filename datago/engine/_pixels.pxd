@@ -54,6 +54,10 @@ cdef extern from "boxes.h" nogil:
     ctypedef struct dg_size:
         int width, height
 
+    ctypedef struct dg_steps:
+        dg_size resize, center_crop, pad
+        double across, down
+
 
 cdef extern from "draws.h" nogil:
     ctypedef struct dg_crop_options:
@@ -63,6 +67,7 @@ cdef extern from "draws.h" nogil:
         dg_size resized
         double scale[2]
         double ratio[2]
+        dg_steps steps
         double flip
 
     ctypedef struct dg_draw:
@@ -104,6 +109,13 @@ cdef extern from "process.h" nogil:
         DG_RESIZE_EXACT
         DG_RESIZE_FAST
 
+    ctypedef enum dg_resize_filter:
+        DG_FILTER_LANCZOS
+        DG_FILTER_BICUBIC
+        DG_FILTER_BILINEAR
+        DG_FILTER_BOX
+        DG_FILTER_NEAREST
+
     ctypedef struct dg_decode_options:
         uint64_t max_pixels
         bint rgbx, accept_truncated, accept_damaged
@@ -113,8 +125,10 @@ cdef extern from "process.h" nogil:
         dg_decode_options decode
         dg_crop_options crop
         dg_resize_mode mode
-        bint orient, nearest_masks, rgb8
+        dg_resize_filter filter, mask_filter
+        bint orient, rgb8
         uint8_t background[3]
+        uint8_t fill[3]
         dg_encoding encoding
         int quality, chroma
 

@@ -39,6 +39,8 @@ cdef extern from *:
     CURLcode CURLE_OPERATION_TIMEDOUT, CURLE_SSL_CONNECT_ERROR, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR
     CURLcode CURLE_OUT_OF_MEMORY, CURLE_FILESIZE_EXCEEDED, CURLE_WEIRD_SERVER_REPLY, CURLE_UNSUPPORTED_PROTOCOL
 
+    CURLMcode CURLM_OK
+
     CURLoption CURLOPT_URL, CURLOPT_PRIVATE, CURLOPT_NOSIGNAL, CURLOPT_USERAGENT, CURLOPT_PROXY, CURLOPT_NOPROXY
     CURLoption CURLOPT_CAINFO, CURLOPT_CAPATH, CURLOPT_HTTP_VERSION, CURLOPT_CONNECTTIMEOUT_MS, CURLOPT_BUFFERSIZE, CURLOPT_ERRORBUFFER
     CURLoption CURLOPT_MAXFILESIZE_LARGE
@@ -66,5 +68,4 @@ cdef extern from *:
     CURLMcode curl_multi_remove_handle(CURLM *multi, CURL *easy) nogil
     CURLMcode curl_multi_socket_action(CURLM *multi, int socket, int events, int *running) nogil
     CURLMsg *curl_multi_info_read(CURLM *multi, int *left) nogil
-    const char *curl_multi_strerror(CURLMcode code) nogil
     void dg_curl_quick_exit(CURL *easy) nogil

@@ -2,7 +2,7 @@
 from datago.net._transfers cimport FetchState, Job, Slot
 
 cdef enum:
-    HELD = 128 << 20  # bytes of bodies that are done and that nobody took, above which nothing large goes on
+    HELD = 128 << 20  # bytes of finished bodies that the reader has not taken, above which no large body grows
 
 cdef bint grow(Slot *slot, size_t size) noexcept nogil            # False: `wanted` is set, or else the job's verdict says why
 cdef bint resize(FetchState *engine, Job *job, size_t capacity) noexcept nogil

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The memory of downloads. What has arrived counts, never what a head claims.
 
-    OWN, shared out among the slots: a body takes its slot's part without asking, so small ones go on whatever large ones do.
-    LARGE: what bodies on their way take beyond those parts. Whoever finds no room there is paused (`wanted`) ...
-    ahead: ... but for one, which does not count in LARGE and may always go on: so some download always comes to its end. When it is over,
-           the one that has waited longest follows.
-    HELD: bodies that are done and that nobody took. Above that nothing is begun and nothing grows beyond its own part, until the reader,
-          which has something to take then, takes it.
+    OWN: bytes that are divided equally among the slots. A body always gets its slot's part, so large bodies never hold up small ones.
+    LARGE: bytes that unfinished bodies may take beyond those parts. A transfer that finds no room there is paused (`wanted`) ...
+    ahead: ... except one, which does not count in LARGE and is never paused: so some download always ends. When it is over, the transfer
+           that was paused longest takes its place.
+    HELD: bytes of finished bodies that the reader has not taken. Above that nothing starts and nothing grows beyond its slot's part until
+          the reader takes them.
 
-A slow body ahead stops nobody, since it is out of LARGE. Others that are slow could fill LARGE for a long time: who holds a part of it
-while somebody waits has to bring _transfers' HURRY.
+A slow body that is `ahead` delays no other, since it takes nothing of LARGE. Other slow bodies could fill LARGE for a long time: while a
+transfer is paused, those that hold a part of LARGE must bring at least HURRY of _transfers.pyx.
 """
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc

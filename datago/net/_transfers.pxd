@@ -1,6 +1,6 @@
 # What the download thread and the Fetcher share. See _fetch.pyx for what it is to do.
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, realloc
 
 from datago.net._curl cimport CURL, CURLM
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
@@ -123,3 +123,46 @@ cdef inline void job_free(Job *job) noexcept nogil:
     if job != NULL:
         free(job.data)
         free(job)
+
+
+cdef inline Job *due_retry(FetchState *engine, double now, double *next_due) noexcept nogil:
+    """Takes out one that is due; if none is, `next_due` says when the next one will be."""
+    cdef Job **link = &engine.retries
+    cdef Job *job
+    while link[0] != NULL:
+        job = link[0]
+        if job.due <= now:
+            link[0] = job.next
+            return job
+        next_due[0] = min(next_due[0], job.due)
+        link = &job.next
+    return NULL
+
+
+cdef inline void list_free(Job *job) noexcept nogil:
+    cdef Job *rest
+    while job != NULL:
+        rest = job.next
+        job_free(job)
+        job = rest
+
+
+cdef inline bint make_room(FetchState *engine) noexcept nogil:
+    """Room for more sockets."""
+    cdef int room = 2 * engine.socket_room + 16
+    cdef void *sockets = realloc(engine.sockets, room * sizeof(pollfd))
+    if sockets != NULL:
+        engine.sockets = <pollfd *>sockets
+    cdef void *ready = realloc(engine.ready, room * sizeof(pollfd))
+    if ready != NULL:
+        engine.ready = <pollfd *>ready
+    if sockets == NULL or ready == NULL:
+        return False
+    engine.socket_room = room
+    return True
+
+
+cdef inline double chance(FetchState *engine) noexcept nogil:
+    """A number from 0 to 1."""
+    engine.rng_state = engine.rng_state * 6364136223846793005ULL + 1442695040888963407ULL
+    return <double>(engine.rng_state >> 11) / (<uint64_t>1 << 53)

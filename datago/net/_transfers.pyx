@@ -4,7 +4,7 @@ It runs without the GIL and touches no Python object."""
 from libc.errno cimport errno
 from libc.stdint cimport uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
 from posix.unistd cimport close, pipe, read, write
@@ -127,20 +127,6 @@ cdef int on_socket(CURL *easy, int socket, int what, void *argument, void *own) 
     return 0
 
 
-cdef bint make_room(FetchState *engine) noexcept nogil:
-    cdef int room = 2 * engine.socket_room + 16
-    cdef void *sockets = realloc(engine.sockets, room * sizeof(pollfd))
-    if sockets != NULL:
-        engine.sockets = <pollfd *>sockets
-    cdef void *ready = realloc(engine.ready, room * sizeof(pollfd))
-    if ready != NULL:
-        engine.ready = <pollfd *>ready
-    if sockets == NULL or ready == NULL:
-        return False
-    engine.socket_room = room
-    return True
-
-
 cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogil:
     (<FetchState *>argument).timer = 0 if milliseconds < 0 else dg_now() + 0.001 * milliseconds
     return 0
@@ -149,13 +135,14 @@ cdef int on_timer(CURLM *multi, long milliseconds, void *argument) noexcept nogi
 # ---- one transfer ---------------------------------------------------------------------------------------------------
 
 cdef void begin(Slot *slot, const char *url) noexcept nogil:
-    """Sends a slot's job to `url`, its own or where it was redirected to.
+    """Requests `url` for a slot's job: the job's own url, or the target of a redirect.
 
     Each goes by a handle of its own: libcurl 7.83 to 8.1 keeps pointers into the head of the answer before (curl/curl#11101).
     """
     cdef FetchState *engine = slot.engine
     cdef bint secure = begins(url, "https://")
     cdef CURL *before = slot.easy
+    cdef CURLcode result
     cdef CURLMcode failed
     slot.text[0] = slot.job.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
@@ -163,9 +150,9 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     slot.retry_after = -1
     slot.heard = slot.span = dg_now()
     if not secure and not begins(url, "http://"):
-        settle(slot, CURLE_OK, 0, "not a http or https url")
+        finish_attempt(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
-        settle(slot, CURLE_OK, 0, "redirect from https to http refused")
+        finish_attempt(slot, CURLE_OK, 0, "redirect from https to http refused")
     else:
         slot.secure = secure
         slot.easy = curl_easy_duphandle(engine.model)
@@ -173,36 +160,40 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         curl_easy_setopt(slot.easy, CURLOPT_HEADERDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_WRITEDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_ERRORBUFFER, <char *>slot.text)
-        curl_easy_setopt(slot.easy, CURLOPT_PROXY, <const char *>b"" if bypasses_proxy(engine.no_proxy, url) else engine.proxies[secure])
-        curl_easy_setopt(slot.easy, CURLOPT_URL, url)
+        result = curl_easy_setopt(
+            slot.easy, CURLOPT_PROXY, <const char *>b"" if bypasses_proxy(engine.no_proxy, url) else engine.proxies[secure])
+        result = result or curl_easy_setopt(slot.easy, CURLOPT_URL, url)
         curl_easy_cleanup(before)  # to which `url` may belong
-        failed = curl_multi_add_handle(engine.multi, slot.easy)
-        if failed:
-            slot.job.verdict = NO_MEMORY if slot.easy == NULL else GOOD
-            settle(slot, CURLE_OK, 0, curl_multi_strerror(failed))
+        if engine.multi == NULL:
+            engine.multi = multi_new(engine)
+        failed = curl_multi_add_handle(engine.multi, slot.easy) if result == CURLE_OK else CURLM_OK
+        if result or failed:
+            if slot.easy == NULL or result == CURLE_OUT_OF_MEMORY or failed:
+                slot.job.verdict = NO_MEMORY
+            finish_attempt(slot, result, 0, NULL)
 
 
 cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
-    """A transfer is over: libcurl says `result`, or it is given up, and `why` says for what."""
+    """Ends a transfer: libcurl reports `result`, or it is given up for the reason `why`."""
     cdef long status = 0
     cdef char *target = NULL
     curl_easy_getinfo(slot.easy, CURLINFO_RESPONSE_CODE, &status)
     curl_easy_getinfo(slot.easy, CURLINFO_REDIRECT_URL, &target)
     curl_multi_remove_handle(slot.engine.multi, slot.easy)
     if result == CURLE_OK and not slot.head_ended:  # libcurl takes that for an answer without a body
-        settle(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
+        finish_attempt(slot, CURLE_GOT_NOTHING, 0, "connection closed before the headers were complete")
     elif target == NULL or slot.job.verdict != GOOD or status < 300 or status > 399:
-        settle(slot, result, status, why)
+        finish_attempt(slot, result, status, why)
     elif slot.hops == REDIRECTS:
-        settle(slot, CURLE_OK, 0, "more than 10 redirects")
+        finish_attempt(slot, CURLE_OK, 0, "more than 10 redirects")
     else:
         slot.hops += 1
         forget(slot.engine, slot.job)
         begin(slot, target)
 
 
-cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noexcept nogil:
-    """Good, to be tried again, or failed for good: in each case the slot is free again."""
+cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *why) noexcept nogil:
+    """Decides whether a job succeeded, is tried again, or failed, and frees its slot."""
     cdef FetchState *engine = slot.engine
     cdef Job *job = slot.job
     cdef bint passing = False  # what may pass by itself
@@ -245,7 +236,7 @@ cdef void settle(Slot *slot, CURLcode result, long status, const char *why) noex
     elif job.verdict != GOOD and job.capacity > PEEK:
         forget(engine, job)
     elif job.verdict == GOOD and job.capacity > job.size + job.size / 4:
-        resize(engine, job, job.size or 1)  # nobody said how long it would be
+        resize(engine, job, job.size or 1)  # the head had no length, so the memory grew by doubling
     if job != NULL:
         leave_room(engine, job)
     pthread_mutex_lock(&engine.lock)
@@ -265,12 +256,6 @@ cdef bint may_pass(CURLcode result) noexcept nogil:
             or result == CURLE_WEIRD_SERVER_REPLY or result == CURLE_UNSUPPORTED_PROTOCOL)
 
 
-cdef double chance(FetchState *engine) noexcept nogil:
-    """A number from 0 to 1."""
-    engine.rng_state = engine.rng_state * 6364136223846793005ULL + 1442695040888963407ULL
-    return <double>(engine.rng_state >> 11) / (<uint64_t>1 << 53)
-
-
 # ---- the thread -----------------------------------------------------------------------------------------------------
 
 cdef void *run(void *argument) noexcept nogil:
@@ -280,7 +265,7 @@ cdef void *run(void *argument) noexcept nogil:
     cdef char drained[64]
     dg_thread_begin("datago fetcher")
     while True:
-        wait = go_on(engine)
+        wait = start_pending(engine)
         if wait < 0:
             break
         give_up_silent(engine)
@@ -294,12 +279,12 @@ cdef void *run(void *argument) noexcept nogil:
             socket = &engine.ready[i]
             if socket.revents and socket.fd == engine.wake[0]:
                 read(socket.fd, drained, sizeof(drained))
-            elif socket.revents and turn(
+            elif socket.revents and run_curl(
                 engine, socket.fd, (CURL_CSELECT_IN if socket.revents & (POLLIN | POLLHUP) else 0)
                 | (CURL_CSELECT_OUT if socket.revents & POLLOUT else 0)
                 | (CURL_CSELECT_ERR if socket.revents & POLLERR else 0)
             ):
-                go_on(engine)
+                start_pending(engine)
     curl_down(engine)
     pthread_mutex_lock(&engine.lock)
     engine.left = True
@@ -309,13 +294,16 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-cdef bint turn(FetchState *engine, int socket, int events) noexcept nogil:
-    """Lets libcurl work on a socket, and sees to the transfers that ended by it. True if there were any."""
+cdef bint run_curl(FetchState *engine, int socket, int events) noexcept nogil:
+    """Lets libcurl work on a socket, and ends the transfers that are over then. True if there were any."""
     cdef CURLMsg *message
     cdef Slot *slot
     cdef int number
     cdef bint ended = False
-    curl_multi_socket_action(engine.multi, socket, events, &number)
+    cdef CURLMcode failed
+    if engine.multi == NULL:
+        return False
+    failed = curl_multi_socket_action(engine.multi, socket, events, &number)
     while True:
         message = curl_multi_info_read(engine.multi, &number)
         if message == NULL:
@@ -323,11 +311,25 @@ cdef bint turn(FetchState *engine, int socket, int events) noexcept nogil:
         curl_easy_getinfo(message.easy_handle, CURLINFO_PRIVATE, &slot)
         end(slot, message.data.result, NULL)
         ended = True
-    return ended
+    if failed:
+        begin_anew(engine)
+    return ended or failed
 
 
-cdef int go_on(FetchState *engine) noexcept nogil:
-    """Begins what can be begun. Returns the milliseconds in which to look again; -1: the thread shall leave."""
+cdef void begin_anew(FetchState *engine) noexcept nogil:
+    """libcurl had no memory to watch a socket, and does not say for which transfer. So all of them end, and their connections: libcurl 7.88
+    divides by zero (SIGFPE) when it comes to that socket again."""
+    cdef int i
+    for i in range(engine.slot_count):
+        if engine.slots[i].job != NULL:
+            engine.slots[i].job.verdict = NO_MEMORY
+            end(&engine.slots[i], CURLE_OUT_OF_MEMORY, NULL)
+    curl_multi_cleanup(engine.multi)
+    engine.multi, engine.timer, engine.socket_count = NULL, 0, 1  # `begin` makes another one; the first socket is the pipe
+
+
+cdef int start_pending(FetchState *engine) noexcept nogil:
+    """Starts what can start now. Returns the milliseconds after which to look again; -1: the thread has to end."""
     cdef double next_due
     cdef bint closing
     while True:
@@ -341,7 +343,7 @@ cdef int go_on(FetchState *engine) noexcept nogil:
         if not engine.timer or engine.timer > dg_now():
             break
         engine.timer = 0
-        turn(engine, CURL_SOCKET_TIMEOUT, 0)  # libcurl begins what it was given, or has waited long enough
+        run_curl(engine, CURL_SOCKET_TIMEOUT, 0)  # libcurl begins what it was given, or has waited long enough
     if engine.active:
         next_due = min(next_due, dg_now() + min(engine.timeout / 8, 0.25))
     if engine.timer:
@@ -350,7 +352,7 @@ cdef int go_on(FetchState *engine) noexcept nogil:
 
 
 cdef double fill_slots(FetchState *engine) noexcept nogil:
-    """Gives jobs to free slots, retries first. Returns when the next retry is due."""
+    """Gives jobs to free slots, retries first. Returns the time at which the next retry is due."""
     cdef double now = dg_now(), next_due = now + 60
     cdef Slot *slot = engine.slots
     cdef Slot *behind = engine.slots + engine.slot_count
@@ -374,21 +376,8 @@ cdef double fill_slots(FetchState *engine) noexcept nogil:
     return next_due
 
 
-cdef Job *due_retry(FetchState *engine, double now, double *next_due) noexcept nogil:
-    cdef Job **link = &engine.retries
-    cdef Job *job
-    while link[0] != NULL:
-        job = link[0]
-        if job.due <= now:
-            link[0] = job.next
-            return job
-        next_due[0] = min(next_due[0], job.due)
-        link = &job.next
-    return NULL
-
-
 cdef void resume_paused(FetchState *engine) noexcept nogil:
-    """Lets those go on for whom there is room now."""
+    """Resumes the paused transfers for which there is room now."""
     cdef Slot *slot
     cdef CURLcode result
     while True:
@@ -404,7 +393,7 @@ cdef void resume_paused(FetchState *engine) noexcept nogil:
 
 
 cdef void give_up_silent(FetchState *engine) noexcept nogil:
-    """Ends transfers from which nothing came for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
+    """Ends transfers that had no data for the time-out, or too little for RATE_SPANS of them, unless they are paused."""
     cdef double now = dg_now(), length = RATE_SPANS * engine.timeout
     cdef bint crowded = engine.paused and not reader_is_behind(engine)
     cdef Slot *slot
@@ -493,6 +482,19 @@ cdef JoinOutcome ask_to_leave(FetchState *engine, double deadline) noexcept nogi
 
 # ---- birth and death ------------------------------------------------------------------------------------------------
 
+cdef CURLM *multi_new(FetchState *engine) noexcept nogil:
+    cdef long slots = engine.slot_count
+    cdef CURLM *multi = curl_multi_init()
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket)
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, engine)
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer)
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, engine)
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, slots)
+    curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, slots)
+    curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, slots)
+    return multi
+
+
 cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t max_bytes, size_t capacity) except NULL:
     """With one owner, the caller. MemoryError, or OSError for want of descriptors."""
     cdef FetchState *engine = <FetchState *>calloc(1, sizeof(FetchState))
@@ -505,12 +507,12 @@ cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t ma
     engine.attempts, engine.timeout, engine.max_bytes, engine.capacity = attempts, timeout, max_bytes, capacity
     engine.wake[0] = engine.wake[1] = -1
     engine.slots = <Slot *>calloc(slots, sizeof(Slot))
-    engine.multi = curl_multi_init()
+    engine.slot_count = slots if engine.slots != NULL else 0
+    engine.multi = multi_new(engine)
     engine.model = curl_easy_init()
     if engine.slots == NULL or engine.multi == NULL or engine.model == NULL or not make_room(engine):
         drop(engine)
         raise MemoryError
-    engine.slot_count = slots
     for i in range(slots):
         engine.slots[i].engine = engine
     if pipe(engine.wake) < 0:
@@ -520,13 +522,6 @@ cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t ma
         fcntl(engine.wake[i], F_SETFD, FD_CLOEXEC)
         fcntl(engine.wake[i], F_SETFL, fcntl(engine.wake[i], F_GETFL) | O_NONBLOCK)
     on_socket(NULL, engine.wake[0], CURL_POLL_IN, engine, NULL)
-    curl_multi_setopt(engine.multi, CURLMOPT_SOCKETFUNCTION, on_socket)
-    curl_multi_setopt(engine.multi, CURLMOPT_SOCKETDATA, engine)
-    curl_multi_setopt(engine.multi, CURLMOPT_TIMERFUNCTION, on_timer)
-    curl_multi_setopt(engine.multi, CURLMOPT_TIMERDATA, engine)
-    curl_multi_setopt(engine.multi, CURLMOPT_MAXCONNECTS, <long>slots)
-    curl_multi_setopt(engine.multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, <long>slots)
-    curl_multi_setopt(engine.multi, CURLMOPT_MAX_HOST_CONNECTIONS, <long>slots)
     return engine
 
 
@@ -536,16 +531,19 @@ cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *
     cdef CURL *easy = engine.model
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, <long>1)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, <long>CURL_HTTP_VERSION_1_1)
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent)
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, b"")  # `begin` decides
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect)
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER)
     curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, <curl_off_t>min(engine.max_bytes, <uint64_t>1 << 62))
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body)
-    curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file if ca_file[0] else NULL)
-    curl_easy_setopt(easy, CURLOPT_CAPATH, ca_folder if ca_folder[0] else NULL)  # NULL: not libcurl's own
     dg_curl_quick_exit(easy)
+    if (
+        curl_easy_setopt(easy, CURLOPT_USERAGENT, user_agent) == CURLE_OUT_OF_MEMORY
+        or curl_easy_setopt(easy, CURLOPT_NOPROXY, b"") == CURLE_OUT_OF_MEMORY  # `begin` decides
+        or curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file if ca_file[0] else NULL) == CURLE_OUT_OF_MEMORY
+        or curl_easy_setopt(easy, CURLOPT_CAPATH, ca_folder if ca_folder[0] else NULL) == CURLE_OUT_OF_MEMORY  # NULL: not libcurl's own
+    ):
+        raise MemoryError
     return 0
 
 
@@ -589,11 +587,3 @@ cdef void drop(FetchState *engine) noexcept nogil:
     free(engine.ready)
     free(engine.slots)
     free(engine)
-
-
-cdef void list_free(Job *job) noexcept nogil:
-    cdef Job *rest
-    while job != NULL:
-        rest = job.next
-        job_free(job)
-        job = rest

@@ -16,7 +16,10 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
+from datago.net.byte_source import ByteSource, SourceReader
 from datago.net.storage import FileObject
 from datago.threads import new_lock
 
@@ -33,25 +36,26 @@ class Cache:
         failures: times that the disk refused.
     """
 
-    def __init__(self, folder, size):
+    def __init__(self, folder: str | os.PathLike[str], size: int) -> None:
         self._folder, self.size = os.path.abspath(folder), size
         self._counting = new_lock()
         self.hits = self.misses = self.failures = 0
 
-    def through(self, url, source):
+    def through(self, url: str, source: ByteSource) -> "CachedObject":
         """`source`, or the kept copy of what it would give."""
         return CachedObject(self, _key(url), source)
 
-    def discard(self, url):
-        """Forgets an object that turned out to be no good."""
+    def discard(self, url: str) -> None:
+        """Removes an object whose bytes turned out to be damaged."""
         with contextlib.suppress(OSError):
             os.unlink(self._path(_key(url) + ".shard"))
 
-    def find(self, key):
+    def find(self, key: str) -> FileObject | None:
         """An open FileObject, or None."""
         path = self._path(key + ".shard")
-        found = FileObject(path)
+        found: FileObject | None = None
         try:
+            found = FileObject(path)
             found.open()
         except FileNotFoundError:
             found = None
@@ -66,7 +70,7 @@ class Cache:
                 os.utime(path)
         return found
 
-    def keep(self, key):
+    def keep(self, key: str) -> "Writer | None":
         """A Writer, or None if the disk refuses."""
         try:
             os.makedirs(self._folder, exist_ok=True)
@@ -74,8 +78,9 @@ class Cache:
                 return Writer(self, self._path(f"{key}.{secrets.token_hex(8)}.part"), self._path(key + ".shard"))
         except OSError as error:
             self.failed(error)
+        return None
 
-    def settle(self, part, path):
+    def publish(self, part: str, path: str) -> None:
         """Gives a written file its name, after making room for it."""
         with self._locked():
             total, kept = 0, []
@@ -96,17 +101,17 @@ class Cache:
                 total -= size
             os.rename(part, path)
 
-    def failed(self, error):
+    def failed(self, error: OSError) -> None:
         with self._counting:
             self.failures += 1
             level = logging.WARNING if self.failures == 1 else logging.DEBUG
         log.log(level, "cache_dir %s: %s; going on without it", self._folder, error.strerror or error)
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
     @contextlib.contextmanager
-    def _locked(self):
+    def _locked(self) -> Iterator[None]:
         file = os.open(self._path(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             end = time.monotonic() + LOCK_PATIENCE
@@ -120,15 +125,16 @@ class Cache:
 
 
 class Writer:
-    """A file being written; in the end `commit` or `abort`. After a failure it takes no more, and says nothing."""
+    """A file being written; in the end `commit` or `abort`. After a failure it ignores what is written."""
 
-    def __init__(self, cache, part, path):
-        self._cache, self._part, self._path, self._size, self._file = cache, part, path, 0, None
+    def __init__(self, cache: Cache, part: str, path: str) -> None:
+        self._cache, self._part, self._path, self._size = cache, part, path, 0
+        self._file: int | None = None
         self._pid = os.getpid()
         self._file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         _lock(self._file)
 
-    def write(self, view):
+    def write(self, view: memoryview) -> None:
         if self._file is None:
             return
         self._size += len(view)
@@ -141,53 +147,48 @@ class Writer:
         except OSError as error:
             self._fail(error)
 
-    def commit(self):
+    def commit(self) -> None:
         if self._file is None:
             return
         try:
             os.fsync(self._file)  # else a crash could leave the name without the bytes
-            self._cache.settle(self._part, self._path)
+            self._cache.publish(self._part, self._path)
             os.close(self._file)
             self._file = None
         except OSError as error:
             self._fail(error)
 
-    def abort(self):
+    def abort(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._part)
             os.close(self._file)
             self._file = None
 
-    def _fail(self, error):
+    def _fail(self, error: OSError) -> None:
         self._cache.failed(error)
         self.abort()
 
-    def __del__(self, finalizing=sys.is_finalizing, getpid=os.getpid):  # kept here: at the interpreter's end the modules are emptied
+    def __del__(
+        self, finalizing: Any = sys.is_finalizing, getpid: Any = os.getpid
+    ) -> None:  # kept here: at the interpreter's end the modules are emptied
         if not finalizing() and self._pid == getpid():  # a forked child's copy is not its to abort
             self.abort()
 
 
-class CachedObject:
-    """A source (see HttpObject) that is read from the cache, or else copied to it on its way."""
+class CachedObject(SourceReader):
+    """A ByteSource over another: it is read from the cache, or else copied to it while it is read."""
 
-    def __init__(self, cache, key, source):
-        self._cache, self._key, self._source, self._writer = cache, key, source, None
+    def __init__(self, cache: Cache, key: str, source: ByteSource) -> None:
+        self._cache, self._key, self._source = cache, key, source
+        self._writer: Writer | None = None
         self._new = True
 
     @property
-    def position(self):
+    def position(self) -> int:
         return self._source.position
 
-    @property
-    def size(self):
-        return self._source.size
-
-    @property
-    def checked(self):
-        return self._source.checked
-
-    def open(self):
+    def open(self) -> None:
         if self._new:
             self._new = False
             if found := self._cache.find(self._key):
@@ -196,7 +197,7 @@ class CachedObject:
             self._writer = self._cache.keep(self._key)
         self._source.open()
 
-    def readinto(self, view, patience=None):
+    def readinto(self, view: memoryview, patience: float | None = None) -> int:
         count = self._source.readinto(view, patience)
         if self._writer and count:
             self._writer.write(view[:count])
@@ -204,20 +205,20 @@ class CachedObject:
             self._writer.commit()
         return count
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         self._source.disconnect()
 
-    def close(self):
+    def close(self) -> None:
         self._source.close()
         if self._writer:
             self._writer.abort()
 
 
-def _key(url):
+def _key(url: str) -> str:
     return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lock(file):
+def _lock(file: int) -> bool:
     import fcntl
 
     try:
@@ -227,7 +228,7 @@ def _lock(file):
         return False
 
 
-def _remove_if_dead(part):
+def _remove_if_dead(part: str) -> bool:
     """Removes a file that nobody writes any more; True if it is gone."""
     try:
         file = os.open(part, os.O_RDONLY | os.O_CLOEXEC)

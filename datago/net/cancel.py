@@ -2,20 +2,25 @@
 
 import queue
 import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from datago.errors import SourceOSError
 from datago.threads import start_thread
+
+StopCheck = Callable[[], bool]
+Result = TypeVar("Result")
 
 POLL_INTERVAL_S = 0.1  # seconds between two looks at `stop`
 CHANGED = "object changed during the download (ETag, date or size)"
 
 
 class Stopped(Exception):
-    """`stop` was seen: the stream ends where it is, and nobody is to blame."""
+    """`stop` was seen: the stream ends where it is. This is no failure."""
 
 
 class ReadIdle(Exception):
-    """Nothing came within the caller's patience: no fault, and nothing is lost by asking again."""
+    """No data within the time that the caller set: this is no failure, and no byte is lost by reading again."""
 
 
 class TransferError(Exception):
@@ -26,23 +31,24 @@ class TransferError(Exception):
         status: the HTTP status that was the reason, or None.
     """
 
-    def __init__(self, text, retry=True, status=None):
+    def __init__(self, text: str, retry: bool = True, status: int | None = None) -> None:
         super().__init__(text)
         self.retry, self.status = retry, status
 
 
-def watcher(stop):
+def watcher(stop: Any) -> StopCheck:
     """`stop` as a callable: an Event, a callable, or None for never."""
-    return stop.is_set if hasattr(stop, "is_set") else stop or (lambda: False)
+    watched: StopCheck = stop.is_set if hasattr(stop, "is_set") else stop or (lambda: False)
+    return watched
 
 
-def check(stop):
+def check(stop: StopCheck) -> None:
     """Raises Stopped if `stop()` says so."""
     if stop():
         raise Stopped
 
 
-def pause(seconds, stop):
+def pause(seconds: float, stop: StopCheck) -> None:
     """Sleeps, unless told to stop."""
     end = time.monotonic() + seconds
     while True:
@@ -53,29 +59,29 @@ def pause(seconds, stop):
         time.sleep(min(left, POLL_INTERVAL_S))
 
 
-def run_in_thread(call, stop, timeout, what):
+def run_in_thread(call: Callable[[], Result], stop: StopCheck, timeout: float, what: str) -> Result:
     """`call()`, in a thread of its own that is left to itself if `stop` or the time-out comes first.
 
-    For what cannot be broken off: name lookups, and libraries that do their own networking.
+    This is for calls that cannot be interrupted: name lookups, and libraries that do their own networking.
 
     Raises:
         Stopped: told to stop.
         TransferError: no result within `timeout` seconds. What `call` raises is raised here too.
     """
-    results = queue.SimpleQueue()
+    results: Any = queue.SimpleQueue()
 
-    def run():
+    def run() -> None:
         try:
             results.put((call(), None))
         except Exception as error:
             results.put((None, error))
-        except BaseException as error:  # a library's own way to end a task is nothing to end ours by
+        except BaseException as error:  # what ends a library's task (CancelledError, SystemExit) must not end the reader's thread
             results.put((None, TransferError(f"{type(error).__name__}: {error}")))
 
     try:
         start_thread(run, "datago apart")
     except SourceOSError as error:
-        raise TransferError(error.strerror) from None
+        raise TransferError(str(error.strerror)) from None
     end = time.monotonic() + timeout
     while True:
         check(stop)
@@ -87,4 +93,5 @@ def run_in_thread(call, stop, timeout, what):
             continue
         if raised:
             raise raised
-        return value
+        found: Result = value
+        return found

@@ -8,8 +8,10 @@ from urllib.parse import urljoin
 
 from datago.errors import SourceValueError, printable
 from datago.net import policy
-from datago.net.cancel import CHANGED, TransferError, pause
+from datago.net.cancel import CHANGED, StopCheck, TransferError, pause
 from datago.net.connection import exchange
+from datago.net.keep_alive import IdleConnections
+from datago.net.response import Response
 from datago.net.url import Url, bare
 from datago.threads import OwnLock
 
@@ -18,39 +20,49 @@ HOPS = 10
 TAIL = 64  # last bytes kept, to see that skipped ones are those that were read
 
 log = logging.getLogger(__name__)
-_not_before = {}  # host:port -> when its Retry-After is over; for all streams of the process
+_not_before: dict[str, float] = {}  # host:port -> when its Retry-After is over; for all streams of the process
 _lock = OwnLock()
 
 
 class HttpObject:
-    """Bytes of one object, from its first to its last, over as many connections as it takes.
+    """A ByteSource: one object, from its first byte to its last, over as many connections as it takes.
 
     Args:
         token: sent as `Authorization: Bearer`, or as another `kind`, to the url's own host and to no other.
-
-    Attributes:
-        position: bytes read.
-        size: bytes of the whole, None while unknown.
-        checked: whether its end can be told from a cut.
+        idle: connections that the first attempt may use, and where it leaves its own; None: each request has a connection of its own.
     """
 
-    def __init__(self, url, token, user_agent, stop, timeout, kind="Bearer"):
-        self._url, self._stop, self._timeout = Url.parse(url), stop, timeout
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        user_agent: str,
+        stop: StopCheck,
+        timeout: float,
+        kind: str = "Bearer",
+        idle: IdleConnections | None = None,
+    ) -> None:
+        self._url, self._stop, self._timeout, self._idle = Url.parse(url), stop, timeout, idle
         self._token = {"Authorization": f"{kind} {token}"} if token else {}
-        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
-        self._response = None
-        self._etag = self._modified = None
+        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        self._response: Response | None = None
+        self._etag: str | None = None
+        self._modified: str | None = None
         self._ranges, self._tail = True, b""
-        self.position, self.size, self.checked = 0, None, False
+        self.position, self.checked = 0, False
+        self.size: int | None = None
 
-    def open(self):
+    def open(self) -> None:
         """Connects, and asks for what follows `position`.
 
         Raises:
             TransferError: no answer, or one that is not the wanted bytes.
         """
         self.disconnect()
-        url, response = self.follow(self._resume_headers())
+        try:
+            url, response = self.follow(self._resume_headers())
+        finally:
+            self._idle = None  # the next attempt is a retry
         self._response = response
         if self.position == 0 and response.status == 200:
             self._etag, self._modified = response.headers.get("etag"), response.headers.get("last-modified")
@@ -63,21 +75,21 @@ class HttpObject:
         elif self.position and response.status == 416:
             self._check_over(response)
         else:
-            response.settle()
+            response.finish()
             raise self._refused(url, response)
 
-    def readinto(self, view, patience=None):
-        """Fills the front of `view`; returns the number of bytes, 0 at the end. Raises ReadIdle after `patience` seconds of silence."""
+    def readinto(self, view: memoryview, patience: float | None = None) -> int:
+        """See ByteSource."""
         if self._response is None:
             return 0
         count = self._response.readinto(view, patience)
         if not count:
-            self._response.settle()
+            self._response.finish()
         self._tail = _tail(self._tail, view, count)
         self.position += count
         return count
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         """Ends the attempt; `open` may follow."""
         if self._response:
             self._response.close()
@@ -85,22 +97,23 @@ class HttpObject:
 
     close = disconnect
 
-    def _resume_headers(self):
+    def _resume_headers(self) -> dict[str, str]:
         if not self.position or not self._ranges:
             return {}
         strong = self._etag if self._etag and not self._etag.startswith("W/") else self._modified
         strong = strong if strong and re.fullmatch(r"[ -~\x80-\xff]*", strong) else None  # it goes into our own head
         return {"Range": f"bytes={self.position}-", **({"If-Range": strong} if strong else {})}
 
-    def follow(self, headers):
+    def follow(self, headers: dict[str, str]) -> tuple[Url, Response]:
         """The answer after all redirects, and the url that gave it."""
-        url, secret, seen = self._url, self._token, set()
+        url, secret = self._url, self._token
+        seen: set[Url] = set()
         while True:
             _wait_for(url, self._stop)
-            response = exchange(url, {**self._headers, **headers, **secret}, self._stop, self._timeout)
+            response = exchange(url, {**self._headers, **headers, **secret}, self._stop, self._timeout, self._idle)
             if response.status not in REDIRECTS:
                 return url, response
-            response.settle()
+            response.finish()
             response.close()
             seen.add(url)
             target = _redirected(url, response.headers.get("location"))
@@ -113,14 +126,14 @@ class HttpObject:
                 raise TransferError("redirect loop" if target in seen else f"more than {HOPS} redirects", retry=False)
             url = target
 
-    def _check_range(self, response):
+    def _check_range(self, response: Response) -> None:
         found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position:
             self._ranges = False
             raise TransferError(f"server returned the wrong range for bytes={self.position}-")
         self._check_unchanged(response, None if found[2] == "*" else int(found[2]))
 
-    def _check_unchanged(self, response, size):
+    def _check_unchanged(self, response: Response, size: int | None) -> None:
         etag, modified = response.headers.get("etag"), response.headers.get("last-modified")
         if self._etag and etag:
             same = self._etag == etag
@@ -131,7 +144,7 @@ class HttpObject:
         self.size = size if self.size is None else self.size
         self.checked = self.checked or response.checked
 
-    def _skip(self, response):
+    def _skip(self, response: Response) -> None:
         """Passes over what was read already, of a server that knows no ranges."""
         scratch, left, tail = memoryview(bytearray(min(self.position, 1 << 18))), self.position, b""
         while left:
@@ -144,7 +157,7 @@ class HttpObject:
         if tail != self._tail:
             raise TransferError("object changed during the download (its bytes)", retry=False)
 
-    def _check_over(self, response):
+    def _check_over(self, response: Response) -> None:
         """416: nothing follows what was read. That is the end if the object is no longer than that."""
         found = re.fullmatch(r"bytes \*/(\d{1,18})", response.headers.get("content-range", ""))
         if not found or int(found[1]) != self.position or self.size not in (None, self.position):
@@ -153,7 +166,7 @@ class HttpObject:
         self.size, self.checked = self.position, True
         self.disconnect()
 
-    def _refused(self, url, response):
+    def _refused(self, url: Url, response: Response) -> TransferError:
         status = response.status
         retry = policy.is_retried(status)
         text = f"{status} {printable(response.reason[:60])}".strip()
@@ -170,17 +183,17 @@ class HttpObject:
         return TransferError(text, retry=retry, status=status)
 
 
-def _tail(tail, view, count):
+def _tail(tail: bytes, view: memoryview, count: int) -> bytes:
     return (tail + bytes(view[max(0, count - TAIL) : count]))[-TAIL:]
 
 
-def _wait_for(url, stop):
+def _wait_for(url: Url, stop: StopCheck) -> None:
     """Waits until the Retry-After of this host is over, and a little more, so that not all come at once."""
     while (left := _not_before.get(url.place, 0) - time.monotonic()) > 0:
         pause(left + random.uniform(0, 0.05 + min(1, left / 10)), stop)
 
 
-def _redirected(url, location):
+def _redirected(url: Url, location: str | None) -> Url:
     """The Url that a Location header means."""
     if not location:
         raise TransferError("redirect without a Location", retry=False)
@@ -203,7 +216,7 @@ def _redirected(url, location):
     return target
 
 
-def same_place(a, b):
+def same_place(a: Url, b: Url) -> bool:
     """Whether what is secret at `a` may be told at `b`: the same host and port, or the same host's https instead of http."""
     ends = (a.scheme, a.port, b.scheme, b.port)
     return a.host == b.host and (ends[:2] == ends[2:] or ends == ("http", 80, "https", 443))

@@ -14,9 +14,13 @@ The download thread calls the same functions without Python: they stand in _poli
 
 import os
 import random
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from datago.net._policy import MAX_RETRY_AFTER, backoff_s, is_bypassed, is_retried, retry_after
+
+if TYPE_CHECKING:
+    from datago.net.url import Url
 
 __all__ = ["MAX_RETRY_AFTER", "Proxies", "backoff", "is_retried", "proxies", "proxy_for", "retry_after", "trust"]
 
@@ -29,7 +33,7 @@ class Proxies(NamedTuple):
     no_proxy: str
 
 
-def trust(environment=os.environ):
+def trust(environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
     """(file, folder) of the certificates that servers are checked against; one of them may be empty.
 
     REQUESTS_CA_BUNDLE or else CURL_CA_BUNDLE, each a file or a folder; else SSL_CERT_FILE, SSL_CERT_DIR or both; else what certifi
@@ -49,13 +53,13 @@ def trust(environment=os.environ):
     return certifi.where(), system if os.path.isdir(system) else ""
 
 
-def proxies(environment=os.environ):
+def proxies(environment: Mapping[str, str] = os.environ) -> Proxies:
     """The Proxies that the environment names. Small letters come first, and an empty value means none.
 
     Capital HTTP_PROXY is not looked at where REQUEST_METHOD is set: in a CGI program a client can set it by its `Proxy` header.
     """
 
-    def named(name):
+    def named(name: str) -> str:
         if name in environment or name == "http_proxy" and "REQUEST_METHOD" in environment:
             return environment.get(name, "")
         return environment.get(name.upper(), "")
@@ -63,13 +67,13 @@ def proxies(environment=os.environ):
     return Proxies(named("http_proxy") or named("all_proxy"), named("https_proxy") or named("all_proxy"), named("no_proxy"))
 
 
-def proxy_for(url):
+def proxy_for(url: "Url") -> str:
     """The proxy to ask for a Url, as the environment has it; empty: none."""
     found = proxies()
-    proxy = getattr(found, url.scheme)
+    proxy = found.https if url.scheme == "https" else found.http
     return "" if not proxy or is_bypassed(found.no_proxy, f"{url.scheme}://{url.place}/") else proxy
 
 
-def backoff(attempt):
+def backoff(attempt: int) -> float:
     """Seconds to wait after attempt 1, 2 … failed."""
     return backoff_s(attempt, random.random())

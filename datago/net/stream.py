@@ -10,15 +10,21 @@ import logging
 import os
 import re
 import time
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.net import policy
-from datago.net.cancel import ReadIdle, Stopped, TransferError, check, pause, watcher
+from datago.net.byte_source import ByteSource, SourceReader
+from datago.net.cancel import ReadIdle, StopCheck, Stopped, TransferError, check, pause, watcher
 from datago.net.http import HttpObject
+from datago.net.keep_alive import IdleConnections
 from datago.net.storage import FileObject, FsspecObject
 from datago.net.url import redact, redact_text, scheme_of
 from datago.versions import own
+
+if TYPE_CHECKING:
+    from datago.net.cache import Cache
 
 __all__ = ["Stopped", "Stream", "open_stream", "read_whole"]
 
@@ -28,7 +34,18 @@ LINGER = 0.5  # seconds after which a block leaves though it is not full: a slow
 log = logging.getLogger(__name__)
 
 
-def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_size=1 << 20, cache=None, user_agent=""):
+def open_stream(
+    url: str,
+    *,
+    token: str = "",
+    timeout: float = 30.0,
+    attempts: int = 5,
+    stop: Any = None,
+    block_size: int = 1 << 20,
+    cache: "Cache | None" = None,
+    user_agent: str = "",
+    idle: IdleConnections | None = None,
+) -> "Stream":
     """The bytes of one object, in blocks. Nothing is opened before the first block is asked for.
 
     Args:
@@ -41,6 +58,7 @@ def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_siz
         block_size: bytes of a block; the last one, and those of a slow network, are shorter.
         cache: a Cache: the object is read from it, or kept in it once read to a certain end. Local files are not.
         user_agent: "datago/<version>" if empty.
+        idle: connections of which the first of several attempts may use one, and where it is left at the end.
 
     Returns:
         A Stream.
@@ -48,24 +66,27 @@ def open_stream(url, *, token="", timeout=30.0, attempts=5, stop=None, block_siz
     Raises:
         SourceValueError: the url, token or user_agent cannot be sent.
     """
-    stop = watcher(stop)
+    watched = watcher(stop)
+    source: ByteSource
     for name, text in (("auth_token", token), ("user_agent", user_agent)):
         if not re.fullmatch(r"[ -~]*", text.strip()):
             raise SourceValueError(f"{name}: control characters, or others than ASCII")
     scheme = scheme_of(url)
     if scheme in ("", "file"):
         path = local_path(url)
-        return Stream(FileObject(path), path, "", stop, 1, block_size)
+        return Stream(FileObject(path), path, "", watched, 1, block_size)
     if scheme in ("http", "https"):
-        source = HttpObject(url, token.strip(), user_agent.strip() or f"datago/{own()}", stop, timeout)
+        kept = idle if attempts > 1 else None  # the server may have closed it, so that a retry is needed
+        agent = user_agent.strip() or f"datago/{own()}"
+        source = HttpObject(url, token.strip(), agent, watched, timeout, idle=kept)
     else:
-        source = FsspecObject(url, stop, timeout)
+        source = FsspecObject(url, watched, timeout)
     if cache:
         source = cache.through(url, source)
-    return Stream(source, url, token.strip(), stop, attempts, block_size)
+    return Stream(source, url, token.strip(), watched, attempts, block_size)
 
 
-class Stream:
+class Stream(SourceReader):
     """An iterator of the blocks of one object: bytes or bytearrays, at least one byte each.
 
     Iterating raises RemoteError (SourceOSError for a local file) when the object cannot be had whole, and Stopped when told
@@ -79,34 +100,27 @@ class Stream:
         retries: attempts after the first.
     """
 
-    def __init__(self, source, url, token, stop, attempts, block_size):
+    def __init__(self, source: ByteSource, url: str, token: str, stop: StopCheck, attempts: int, block_size: int) -> None:
         self._source, self._url, self._token, self._stop = source, url, token, stop
         self._attempts, self._block_size = attempts, block_size
-        self._failures, self._fault = 0, None  # attempts without progress; the fault that a shortened block put off
+        self._failures = 0  # attempts without progress
+        self._fault: TransferError | None = None  # it is raised after the shortened block before it
         self._state = "new"
         self.position = self.retries = 0
 
-    @property
-    def size(self):
-        return self._source.size
-
-    @property
-    def checked(self):
-        return self._source.checked
-
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Stream of {redact(self._url)}, {self.position} bytes read, {self._state}>"
 
-    def __iter__(self):
+    def __iter__(self) -> "Stream":
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> "Stream":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __next__(self):
+    def __next__(self) -> bytes | bytearray:
         if self._state in ("ended", "closed"):
             raise StopIteration
         try:
@@ -121,26 +135,26 @@ class Stream:
         self._state = "ended"
         raise StopIteration
 
-    def skip(self, size):
-        """Passes over some of the next `size` bytes unread, where that costs nothing: in a local file. Returns how many."""
+    def skip(self, size: int) -> int:
+        """Skips some of the next `size` bytes without reading them, in a local file only. Returns how many."""
         if self._state != "open" or self._fault or not isinstance(self._source, FileObject):
             return 0
         skipped = self._source.skip(size)
         self.position += skipped
         return skipped
 
-    def close(self):
+    def close(self) -> None:
         self._source.close()
         self._state = "closed"
 
-    def resume(self, reason):
-        """Says that the end was none: the bytes ask for more. The stream goes on from there, as after any fault."""
+    def resume(self, reason: str) -> None:
+        """Reports that the object cannot have ended there, by what its bytes say. The stream goes on from there, as after any fault."""
         if self._state == "ended" and not self.checked:
             self._state, self._fault = "open", TransferError(reason)
         else:
             raise self._error(TransferError(reason))
 
-    def _next_block(self):
+    def _next_block(self) -> bytes | bytearray:
         while True:
             try:
                 check(self._stop)
@@ -163,8 +177,8 @@ class Stream:
                     raise source_os_error(error, "shard", self._url) from None
                 self._back_off(TransferError(error.strerror or type(error).__name__))
 
-    def _read_block(self):
-        """Up to a block of bytes; a fault after the first byte is put off to the next call. Empty at the end."""
+    def _read_block(self) -> bytes | bytearray:
+        """Up to a block of bytes, none at the end; a fault after the first byte is raised by the next call."""
         size = self._block_size if self.size is None else max(1, min(self._block_size, self.size - self.position))
         block, filled, start = bytearray(size), 0, time.monotonic()
         view = memoryview(block)
@@ -184,7 +198,7 @@ class Stream:
             self._fault = fault
         return block if filled == size else bytes(view[:filled])
 
-    def _back_off(self, fault):
+    def _back_off(self, fault: TransferError) -> None:
         """Waits before the next attempt; raises if there is none."""
         self._source.disconnect()
         self._state = "new"
@@ -195,18 +209,18 @@ class Stream:
         log.info("%s: %s; attempt %d follows", redact(self._url), self._clean(fault), self._failures + 1)
         pause(policy.backoff(self._failures), self._stop)  # and HttpObject.open waits for what is left of a Retry-After
 
-    def _error(self, fault):
+    def _error(self, fault: TransferError) -> RemoteError:
         times = f" ({self._failures} attempts)" if self._failures > 1 else ""
         url = redact(self._url)
         return RemoteError(f"{url}: {self._clean(fault)}{times}", url, self._failures, fault.status)
 
-    def _clean(self, fault):
-        """The fault's text, without what a server or a library may have repeated of our secrets."""
+    def _clean(self, fault: TransferError) -> str:
+        """The fault's text, without secrets of ours that a server or a library may have repeated."""
         text = str(fault).replace(self._url, redact(self._url))
         return redact_text(text[:LONGEST_TEXT], self._token, self._url.partition("?")[2])
 
 
-def read_whole(url, most, **options):
+def read_whole(url: str, most: int, **options: Any) -> bytes:
     """All bytes of one object that should not be longer than `most`; `options` as for open_stream."""
     data = bytearray()
     with open_stream(url, **options) as stream:
@@ -217,7 +231,7 @@ def read_whole(url, most, **options):
     return bytes(data)
 
 
-def local_path(url):
+def local_path(url: str) -> str:
     """The path that a file:// url or a plain path means. Raises SourceValueError: that of another host, or none at all."""
     found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S | re.A)
     if found and found[1] and found[1].lower() != "localhost":
@@ -225,7 +239,7 @@ def local_path(url):
     try:
         path = os.fsencode(url) if not found else unquote_to_bytes(found[2].encode("utf-8", "surrogateescape"))
     except UnicodeError:
-        path = None
-    if path is None or b"\0" in path:
+        path = b"\0"
+    if b"\0" in path:
         raise SourceValueError(f"{redact(url)}: zero byte or unpaired surrogate in a path")
     return os.fsdecode(path)

@@ -8,26 +8,26 @@ from datago.errors import SourceValueError, printable, without_credentials
 PORTS = {"http": 80, "https": 443}
 
 
-def scheme_of(url):
+def scheme_of(url: str) -> str:
     """The scheme in lower case; empty for a local path."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):/", url, re.I | re.A)
     return (found[1] or found[2]).lower() if found else ""
 
 
-def redact(url):
+def redact(url: str) -> str:
     """`url` as it may be shown: without user name, password, query and fragment, and printable. A local path has none of these."""
     return printable(url) if scheme_of(url) in ("", "file") else bare(url)
 
 
-def bare(url):
-    """The same of whatever was meant as a url, be it one or not."""
+def bare(url: str) -> str:
+    """`redact` for a text that was meant as a url and may be none."""
     url = re.sub(r"^([A-Za-z][\w+.-]*://)[^/?#]*@", r"\1", url, count=1)
     path, _, query = url.partition("#")[0].partition("?")
     return printable(path) + ("?…" if query else "")
 
 
-def redact_text(text, *secrets):
-    """What a server or a library said, printable, without these secrets, and without users and queries of the urls in it."""
+def redact_text(text: str, *secrets: str) -> str:
+    """The words of a server or a library as printable text, without these secrets, and without users and queries of the urls in it."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "…")
     return printable(without_credentials(text))
@@ -43,7 +43,7 @@ class Url(NamedTuple):
     target: str
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> "Url":
         """Raises SourceValueError, and nothing else, whatever the text."""
         # ASCII: elsewhere there are other digits, and letters that Unicode takes for an "s" or a "k" of another case.
         found = re.fullmatch(
@@ -51,8 +51,8 @@ class Url(NamedTuple):
             text,
             re.I | re.S | re.A,
         )
-        scheme = found and found[1].lower()
-        port = found and int(found[4] or PORTS[scheme])
+        scheme = found[1].lower() if found else ""
+        port = int(found[4] or PORTS[scheme]) if found else 0
         if not found or not 0 < port < 65536:
             raise SourceValueError(f"not an http url: {bare(text)}")
         try:
@@ -70,13 +70,13 @@ class Url(NamedTuple):
         return cls(scheme, found[2] or "", host, port, target if target[0] == "/" else f"/{target}")
 
     @property
-    def place(self):
+    def place(self) -> str:
         """Host and port, as the Host header has them: the port only where it is not the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.scheme}://{self.place}{bare(self.target)}"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return str(self)

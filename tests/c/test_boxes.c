@@ -88,6 +88,60 @@ static void check_changes(void)
     CHECK(dg_frame_changes(&drawn, 40, 30));
 }
 
+static int is_part(dg_part part, int x, int y, int width, int height)
+{
+    return part.x == x && part.y == y && part.size.width == width && part.size.height == height;
+}
+
+static dg_frame follow(dg_steps steps, int width, int height)
+{
+    dg_frame frame = {0};
+    dg_frame_follow(&frame, &steps, width, height);
+    return frame;
+}
+
+/* Worked out by hand from torchvision's rules: the longer side rounded down, the corner of a cut rounded with halves to even, the
+ * zeros before it rounded down; and from PIL.ImageOps.pad's, which rounds both with halves to even. */
+static void check_steps(void)
+{
+    dg_frame frame = follow((dg_steps){.resize = {256, 0}, .center_crop = {224, 224}}, 500, 375);
+    CHECK(frame.whole.width == 341 && frame.whole.height == 256 && frame.target.width == 224); /* 341.33 */
+    CHECK(is_part(frame.kept, 58, 16, 224, 224) && !frame.crop.size.width && !frame.pad.size.width); /* 58.5 */
+    frame = follow((dg_steps){.resize = {256, 0}, .center_crop = {224, 224}}, 375, 500);
+    CHECK(is_part(frame.kept, 16, 58, 224, 224) && frame.whole.height == 341);
+    frame = follow((dg_steps){.center_crop = {7, 9}}, 10, 4); /* 1.5 columns go, 2 of 5 rows of zeros come first */
+    CHECK(is_part(frame.kept, 2, 0, 7, 4) && is_part(frame.crop, 0, 2, 7, 9) && frame.whole.width == 10);
+    CHECK(frame.target.width == 7 && frame.target.height == 9);
+    frame = follow((dg_steps){.pad = {640, 640}, .across = 0.5, .down = 0.5}, 500, 375);
+    CHECK(frame.whole.width == 640 && frame.whole.height == 480 && is_part(frame.pad, 0, 80, 640, 640));
+    frame = follow((dg_steps){.pad = {9, 6}, .across = 0.5, .down = 1}, 30, 24); /* 7.5 columns, then half of 1 */
+    CHECK(frame.whole.width == 8 && frame.whole.height == 6 && is_part(frame.pad, 0, 0, 9, 6));
+    frame = follow((dg_steps){.pad = {9, 60}, .across = 0.5, .down = 1}, 1000, 1); /* something is shown */
+    CHECK(frame.whole.width == 9 && frame.whole.height == 1 && is_part(frame.pad, 0, 59, 9, 60));
+    frame = follow((dg_steps){.resize = {30, 20}, .pad = {33, 20}, .across = 0, .down = 0.5}, 7, 7);
+    CHECK(frame.whole.width == 30 && is_part(frame.pad, 0, 0, 33, 20) && frame.target.width == 33);
+    frame = follow((dg_steps){.resize = {1 << 16, 0}}, 1, INT32_MAX); /* no int holds it; the resampler refuses it */
+    CHECK(frame.whole.width == 1 << 16 && frame.whole.height == 1 << 30);
+
+    dg_size whole, own = {40, 30};
+    CHECK(!dg_frame_changes((frame = follow((dg_steps){.resize = {30, 0}}, 40, 30), &frame), 40, 30));
+    CHECK(dg_frame_changes((frame = follow((dg_steps){.resize = {40, 0}}, 40, 30), &frame), 40, 30));
+    CHECK(dg_frame_changes((frame = follow((dg_steps){.pad = {41, 30}}, 40, 30), &frame), 40, 30));
+    CHECK(!dg_frame_changes((frame = follow((dg_steps){.center_crop = own, .pad = own}, 40, 30), &frame), 40, 30));
+    CHECK(dg_frame_changes((frame = follow((dg_steps){.center_crop = {39, 30}}, 40, 30), &frame), 40, 30));
+
+    /* A picture that is stored turned is resized and cut where it is, in its own directions. */
+    frame = follow((dg_steps){.resize = {100, 80}, .center_crop = {31, 53}}, 50, 40); /* columns 34 to 65 (34.5), rows 14 to 67 (13.5) */
+    CHECK(is_part(frame.kept, 34, 14, 31, 53));
+    for (int orientation = 1; orientation <= 8; orientation++) {
+        dg_part kept = dg_frame_kept(&frame, orientation, &whole);
+        dg_box box = stored((dg_box){34, 14, 65, 67}, orientation, 100, 80);
+        CHECK(is_part(kept, (int)box.x0, (int)box.y0, (int)(box.x1 - box.x0), (int)(box.y1 - box.y0)));
+        CHECK(whole.width == (orientation < 5 ? 100 : 80));
+        CHECK(!are_apart(dg_frame_box(&frame, 9, 5, orientation), (dg_box){0, 0, 9, 5}, 0));
+    }
+}
+
 int main(void)
 {
     dg_bucket *buckets;
@@ -97,6 +151,7 @@ int main(void)
     check_boxes(buckets, count);
     check_fits();
     check_changes();
+    check_steps();
     free(buckets);
     return DONE();
 }

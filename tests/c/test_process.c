@@ -91,7 +91,7 @@ static void check_sample(const dg_crop_options *crop_options, int orientation, i
     enum { W = 240, H = 168 };
     dg_buffer image = jpeg_of(slope(W, H), orientation), small = png_of(slope(W / 2, H / 2)), again = jpeg_of(slope(W, H), 1);
     dg_process_options options = {
-        .decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .nearest_masks = 1};
+        .decode = {.max_pixels = 1 << 20}, .crop = *crop_options, .mode = mode, .orient = 1, .mask_filter = DG_FILTER_NEAREST};
     char text[16];
     snprintf(text, sizeof text, "%d", name);
     dg_draw draw = begin(crop_options, 11, 0, text);
@@ -101,6 +101,11 @@ static void check_sample(const dg_crop_options *crop_options, int orientation, i
     dg_box box = draw.frame.target.width ? dg_frame_box(&draw.frame, W, H, 1) : (dg_box){0, 0, W, H};
     dg_size size = draw.frame.target.width ? draw.frame.target : (dg_size){W, H};
     CHECK(first.image.width == size.width && first.image.height == size.height);
+    if (draw.frame.whole.width) { /* what is kept of the whole picture, resized */
+        const dg_part *kept = &draw.frame.kept;
+        double sx = (double)W / draw.frame.whole.width, sy = (double)H / draw.frame.whole.height;
+        box = (dg_box){kept->x * sx, kept->y * sy, (kept->x + kept->size.width) * sx, (kept->y + kept->size.height) * sy};
+    }
     box = (dg_box){box.x0 / W, box.y0 / H, box.x1 / W, box.y1 / H};
     check_shown(&first.image, box, draw.mirrored, 4);
     check_shown(&mask.image, box, draw.mirrored, 3); /* the nearest pixel is up to half of one away, which is 1.6 levels */
@@ -152,6 +157,8 @@ int main(void)
     dg_crop_options bucket = {.buckets = buckets, .bucket_count = count, .random_position = 1};
     dg_bucket narrow = {48, 96, 500};
     dg_crop_options slack = {.buckets = &narrow, .bucket_count = 1, .random_position = 1, .flip = 0.5}, turn = {.flip = 1};
+    dg_crop_options steps = {.steps = {.resize = {96, 0}, .center_crop = {90, 71}}, .flip = 0.5};
+    dg_crop_options squeezed = {.steps = {.resize = {70, 81}}, .flip = 0.5};
     part.flip = bucket.flip = 0.5;
     for (int orientation = 1; orientation <= 8; orientation++)
         for (int mode = 0; mode < 2; mode++)
@@ -159,6 +166,8 @@ int main(void)
                 check_sample(&part, orientation, mode, name);
                 check_sample(&bucket, orientation, mode, name);
                 check_sample(&slack, orientation, mode, name);
+                check_sample(&steps, orientation, mode, name);
+                check_sample(&squeezed, orientation, mode, name);
                 if (name == 0)
                     check_sample(&turn, orientation, mode, name);
             }

@@ -125,7 +125,16 @@ static void check_box(const kind *k, bytes file, const dg_decode_options *option
     dg_resize_plan plan = random_plan(k->width, k->height);
     dg_image fitted;
     int damaged;
-    plan.mode = options->part && rand() % 2 ? DG_RESIZE_FAST : DG_RESIZE_EXACT;
+    plan.crop_first = rand() % 2; /* or the fast mode would resample planes */
+    plan.mode = plan.crop_first && rand() % 2 ? DG_RESIZE_FAST : DG_RESIZE_EXACT;
+    plan.filter = (dg_resize_filter)between(DG_FILTER_LANCZOS, DG_FILTER_NEAREST);
+    if (rand() % 2) { /* a part of the result */
+        plan.whole = (dg_size){plan.dst_width, plan.dst_height};
+        plan.dst_x = between(0, plan.dst_width - 1);
+        plan.dst_y = between(0, plan.dst_height - 1);
+        plan.dst_width = between(1, plan.dst_width - plan.dst_x);
+        plan.dst_height = between(1, plan.dst_height - plan.dst_y);
+    }
     CHECK(dg_jpeg_fit(jpeg, file.data, file.size, options, &plan, &fitted, &damaged, &error) == DG_OK);
     CHECK(fitted.width == plan.dst_width && fitted.height == plan.dst_height && fitted.pixel_stride == whole->pixel_stride);
     plan.channels = whole->channels;

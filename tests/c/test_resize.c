@@ -25,19 +25,39 @@ static double lanczos(double x)
     return x >= -3 && x < 3 ? sin(x * M_PI) / (x * M_PI) * (sin(x / 3 * M_PI) / (x / 3 * M_PI)) : 0;
 }
 
+static double kernel(dg_resize_filter filter, double x)
+{
+    double far = fabs(x);
+    switch (filter) {
+    case DG_FILTER_BICUBIC: /* Keys' two cubics, multiplied out for a = -1/2 */
+        return far < 1 ? 1.5 * far * far * far - 2.5 * far * far + 1 : far < 2 ? -0.5 * far * far * far + 2.5 * far * far - 4 * far + 2 : 0;
+    case DG_FILTER_BILINEAR: return far < 1 ? 1 - far : 0;
+    case DG_FILTER_BOX: return x > -0.5 && x <= 0.5;
+    default: return lanczos(x);
+    }
+}
+
 /* One pass of the naive resampler over `lines` lines: samples `step` apart, lines `jump` apart; whole pictures, no
  * tricks. */
 static void naive_pass(const uint8_t *in, uint8_t *out, int source, int target, float start, float end, int lines,
-                       size_t step, size_t jump, size_t out_step, size_t out_jump)
+                       size_t step, size_t jump, size_t out_step, size_t out_jump, dg_resize_filter filter)
 {
+    static const double REACH[] = {3, 2, 1, 0.5};
     double scale = (double)(end - start) / target, wide = scale < 1 ? 1 : scale, weights[4096];
     for (int i = 0; i < target; i++) {
         double center = start + (i + 0.5) * scale, sum = 0;
-        int first = (int)(center - 3 * wide + 0.5), last = (int)(center + 3 * wide + 0.5);
+        double reach = filter == DG_FILTER_NEAREST ? 0 : REACH[filter] * wide;
+        int first = (int)(center - reach + 0.5), last = (int)(center + reach + 0.5);
+        if (filter == DG_FILTER_NEAREST) {
+            double place = start + scale * 0.5;
+            for (int k = 0; k < i; k++)
+                place += scale;
+            last = (first = (int)place < source ? (int)place : source - 1) + 1;
+        }
         first = first < 0 ? 0 : first;
         last = last > source ? source : last;
         for (int k = first; k < last; k++)
-            sum += weights[k - first] = lanczos((k - center + 0.5) * (1 / wide));
+            sum += weights[k - first] = filter == DG_FILTER_NEAREST ? 1 : kernel(filter, (k - center + 0.5) * (1 / wide));
         for (int line = 0; line < lines; line++) {
             int64_t level = 1 << 21;
             for (int k = first; k < last; k++) {
@@ -60,11 +80,11 @@ static void naive(const dg_resize_plan *plan, const uint8_t *in, uint8_t *out)
     uint8_t *middle = malloc(vertical ? row * to_height : to_row * height);
     for (int c = 0; c < n; c++) {
         if (vertical) {
-            naive_pass(in + c, middle + c, height, to_height, box->y0, box->y1, width, row, n, row, n);
-            naive_pass(middle + c, out + c, width, to_width, box->x0, box->x1, to_height, n, row, n, to_row);
+            naive_pass(in + c, middle + c, height, to_height, box->y0, box->y1, width, row, n, row, n, plan->filter);
+            naive_pass(middle + c, out + c, width, to_width, box->x0, box->x1, to_height, n, row, n, to_row, plan->filter);
         } else {
-            naive_pass(in + c, middle + c, width, to_width, box->x0, box->x1, height, n, row, n, to_row);
-            naive_pass(middle + c, out + c, height, to_height, box->y0, box->y1, to_width, to_row, n, to_row, n);
+            naive_pass(in + c, middle + c, width, to_width, box->x0, box->x1, height, n, row, n, to_row, plan->filter);
+            naive_pass(middle + c, out + c, height, to_height, box->y0, box->y1, to_width, to_row, n, to_row, n, plan->filter);
         }
     }
     free(middle);
@@ -90,6 +110,7 @@ static dg_resize_plan random_plan(int most)
                            .depth = 8, .order = between(0, 2), .mode = between(0, 1)};
     plan.src_pixel_stride = plan.channels == 3 ? between(3, 4) : plan.channels;
     plan.dst_pixel_stride = plan.channels == 3 ? between(3, 4) : plan.channels;
+    plan.filter = (dg_resize_filter)(rand() % 2 ? DG_FILTER_LANCZOS : between(DG_FILTER_LANCZOS, DG_FILTER_NEAREST));
     int kind = rand() % 4;
     if (kind == 0) { /* a plain cut, in one direction or both */
         plan.box.x0 = between(0, plan.src_width - 1);
@@ -118,6 +139,7 @@ static void check_naive(dg_resizer *resizer)
         dg_resize_plan plan = random_plan(120);
         plan.mode = DG_RESIZE_EXACT;
         plan.order = between(1, 2);
+        plan.filter = (dg_resize_filter)between(DG_FILTER_LANCZOS, DG_FILTER_NEAREST);
         plan.channels = plan.src_pixel_stride = plan.dst_pixel_stride = rand() % 2 ? 1 : 3;
         uint8_t *in = noise((size_t)plan.src_width * plan.src_height * plan.channels, i % 3);
         size_t size = (size_t)plan.dst_width * plan.dst_height * plan.channels;
@@ -158,6 +180,49 @@ static void push_tight(dg_resizer *resizer, const dg_resize_plan *plan, const ui
     CHECK(dg_resizer_push_row(resizer, in) == done);
 }
 
+/* A part of a result is the whole one's, to the bit; and a box that is cropped first is the picture that it would be alone. */
+static void check_parts(dg_resizer *resizer)
+{
+    for (int i = 0; i < 300; i++) {
+        dg_resize_plan plan = random_plan(90), part;
+        plan.depth = i % 4 ? 8 : 16;
+        if (plan.depth == 16)
+            plan.src_pixel_stride = plan.dst_pixel_stride = plan.channels;
+        plan.crop_first = rand() % 2;
+        part = plan;
+        part.whole = (dg_size){plan.dst_width, plan.dst_height};
+        part.dst_x = between(0, plan.dst_width - 1);
+        part.dst_y = between(0, plan.dst_height - 1);
+        part.dst_width = between(1, plan.dst_width - part.dst_x);
+        part.dst_height = between(1, plan.dst_height - part.dst_y);
+        size_t from = (size_t)plan.src_pixel_stride * plan.depth / 8, to = (size_t)plan.dst_pixel_stride * plan.depth / 8;
+        size_t stride = to * plan.dst_width, part_stride = to * part.dst_width;
+        uint8_t *in = noise(from * plan.src_width * plan.src_height, i % 3), *whole = malloc(stride * plan.dst_height);
+        uint8_t *got = malloc(part_stride * part.dst_height);
+        CHECK(dg_resize(resizer, &plan, in, from * plan.src_width, whole, stride, &error) == DG_OK);
+        push_tight(resizer, &part, in, got, part_stride);
+        int wrong = 0;
+        for (int y = 0; y < part.dst_height; y++)
+            wrong += !!memcmp(got + y * part_stride, whole + (part.dst_y + y) * stride + part.dst_x * to, part_stride);
+        CHECK(wrong == 0);
+        const dg_box *box = &plan.box;
+        if (plan.crop_first && box->x0 == floor(box->x0) && box->y0 == floor(box->y0) && box->x1 == floor(box->x1) && box->y1 == floor(box->y1)
+            && box->x1 > box->x0 && box->y1 > box->y0) {
+            dg_resize_plan alone = plan;
+            uint8_t *start = in + (size_t)box->y0 * from * plan.src_width + (size_t)box->x0 * from, *cut = malloc(stride * plan.dst_height);
+            alone.src_width = (int)(box->x1 - box->x0);
+            alone.src_height = (int)(box->y1 - box->y0);
+            alone.box = (dg_box){0, 0, alone.src_width, alone.src_height};
+            CHECK(dg_resize(resizer, &alone, start, from * plan.src_width, cut, stride, &error) == DG_OK);
+            CHECK(!memcmp(cut, whole, stride * plan.dst_height));
+            free(cut);
+        }
+        free(in);
+        free(whole);
+        free(got);
+    }
+}
+
 static void check_simd(void)
 {
     dg_resizer *plain = dg_resizer_new(), *other = dg_resizer_new();
@@ -186,7 +251,7 @@ static void check_simd(void)
 
 static void resize_row(dg_resizer *resizer, const uint8_t *in, int source, uint8_t *out, int target, int mode)
 {
-    dg_resize_plan plan = {source, 1, {0, 0, source, 1}, target, 1, 1, 1, 1, 8, mode, 0};
+    dg_resize_plan plan = {source, 1, {0, 0, source, 1}, target, 1, 1, 1, 1, 8, mode, .order = 0};
     CHECK(dg_resize(resizer, &plan, in, source, out, target, &error) == DG_OK);
 }
 
@@ -205,7 +270,7 @@ static void check_by_hand(dg_resizer *resizer)
         resize_row(resizer, dot, 5, out, 5, mode);
         CHECK(!memcmp(out, dot, 5));
         /* Half a pixel to the right: 200 times the weights above over their sum, 0.9942. */
-        dg_resize_plan plan = {7, 1, {1.5, 0, 5.5, 1}, 4, 1, 1, 1, 1, 8, mode, 0};
+        dg_resize_plan plan = {7, 1, {1.5, 0, 5.5, 1}, 4, 1, 1, 1, 1, 8, mode, .order = 0};
         static const uint8_t line[7] = {0, 0, 0, 200, 0, 0, 0};
         CHECK(dg_resize(resizer, &plan, line, 7, out, 4, &error) == DG_OK);
         CHECK(out[0] == 0 && out[1] == 122 && out[2] == 122 && out[3] == 0);
@@ -239,7 +304,7 @@ static void check_alpha(dg_resizer *resizer)
         memcpy(in + 4 * i, inside ? (uint8_t[]){255, 0, 0, 255} : (uint8_t[]){255, 0, 255, 0}, 4);
     }
     for (int mode = 0; mode < 2; mode++) {
-        dg_resize_plan plan = {64, 64, {0, 0, 64, 64}, 23, 29, 4, 4, 4, 8, mode, 0};
+        dg_resize_plan plan = {64, 64, {0, 0, 64, 64}, 23, 29, 4, 4, 4, 8, mode, .order = 0};
         CHECK(dg_resize(resizer, &plan, in, 256, out, 92, &error) == DG_OK);
         int fringe = 0, edge = 0;
         for (int i = 0; i < 23 * 29; i++) {
@@ -259,7 +324,7 @@ static void check_board(dg_resizer *resizer)
     for (int i = 0; i < 1024 * 1024; i++)
         in[i] = (i ^ i >> 10) & 1 ? 255 : 0;
     for (int mode = 0; mode < 2; mode++) {
-        dg_resize_plan plan = {1024, 1024, {0, 0, 1024, 1024}, 100, 100, 1, 1, 1, 8, mode, 0};
+        dg_resize_plan plan = {1024, 1024, {0, 0, 1024, 1024}, 100, 100, 1, 1, 1, 8, mode, .order = 0};
         CHECK(dg_resize(resizer, &plan, in, 1024, out, 100, &error) == DG_OK);
         int wrong = 0;
         for (int i = 0; i < 10000; i++)
@@ -277,7 +342,7 @@ static void check_shapes(dg_resizer *resizer)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int how = 0; how < 4; how++) { /* fast or exact, crop or squeeze */
             const int *s = shapes[i];
-            dg_resize_plan plan = {s[0], s[1], {0, 0, s[0], s[1]}, s[2], s[3], 3, 3, 3, 8, how & 1, 0};
+            dg_resize_plan plan = {s[0], s[1], {0, 0, s[0], s[1]}, s[2], s[3], 3, 3, 3, 8, how & 1, .order = 0};
             if (how & 2)
                 plan.box = dg_box_fit(s[0], s[1], s[2], s[3], 0.5, 0.5);
             uint8_t *in = malloc((size_t)s[0] * s[1] * 3), *out = calloc((size_t)s[2] * s[3], 3);
@@ -297,6 +362,7 @@ static void check_wide(dg_resizer *resizer)
     for (int i = 0; i < 60; i++) {
         dg_resize_plan plan = random_plan(40);
         plan.mode = DG_RESIZE_EXACT;
+        plan.filter = DG_FILTER_LANCZOS;
         size_t size = (size_t)plan.src_width * plan.src_height * plan.src_pixel_stride;
         for (size_t k = 0; k < size; k++) {
             narrow[k] = (uint8_t)(rand() >> 5);
@@ -315,7 +381,7 @@ static void check_wide(dg_resizer *resizer)
     }
     /* Transparent junk stays out, what is opaque keeps its level, and nothing is lost below 8 bits. */
     uint16_t pixels[8] = {1001, 65535, 60000, 0, 1001, 65535, 60000, 0}, row[4];
-    dg_resize_plan plan = {4, 1, {0, 0, 4, 1}, 2, 1, 2, 2, 2, 16, 0, 0};
+    dg_resize_plan plan = {4, 1, {0, 0, 4, 1}, 2, 1, 2, 2, 2, 16, 0, .order = 0};
     CHECK(dg_resize(resizer, &plan, (const uint8_t *)pixels, 16, (uint8_t *)row, 8, &error) == DG_OK);
     CHECK(abs(row[0] - 1001) <= 1 && abs(row[2] - 1001) <= 1 && row[1] > 20000 && row[1] < 50000);
 }
@@ -323,9 +389,9 @@ static void check_wide(dg_resizer *resizer)
 static void check_refusals(dg_resizer *resizer)
 {
     uint8_t in[64] = {0}, out[64];
-    const dg_resize_plan good = {4, 4, {0, 0, 4, 4}, 2, 2, 1, 1, 1, 8, 0, 0};
-    dg_resize_plan bad[13];
-    for (int i = 0; i < 13; i++)
+    const dg_resize_plan good = {4, 4, {0, 0, 4, 4}, 2, 2, 1, 1, 1, 8, 0, .order = 0};
+    dg_resize_plan bad[16];
+    for (int i = 0; i < 16; i++)
         bad[i] = good;
     bad[0].src_width = 0;
     bad[1].dst_height = -1;
@@ -340,7 +406,12 @@ static void check_refusals(dg_resizer *resizer)
     bad[10].box.y0 = INFINITY;
     bad[12].box.x1 = 4.5;
     bad[11].dst_width = 1 << 29;
-    for (int i = 0; i < 13; i++)
+    bad[13].whole = (dg_size){3, 2};
+    bad[13].dst_x = 2;
+    bad[14].whole = (dg_size){2, 2};
+    bad[14].dst_y = -1;
+    bad[15].filter = (dg_resize_filter)(DG_FILTER_NEAREST + 1);
+    for (int i = 0; i < 16; i++)
         CHECK(dg_resize(resizer, &bad[i], in, 4, out, 2, &error) == (i == 11 ? DG_TOO_LARGE : DG_UNSUPPORTED));
     CHECK(dg_resize(resizer, &good, in, 4, out, 2, &error) == DG_OK);
 }
@@ -352,7 +423,7 @@ static void *work(void *seed)
     for (int i = 0; i < 20; i++) {
         int side = 20 + (i * 7 + (int)(size_t)seed) % 100;
         uint8_t *out = malloc((size_t)side * side * 3);
-        dg_resize_plan plan = {128, 128, {0, 0, 128, 128}, side, side, 3, 3, 3, 8, i & 1, 0};
+        dg_resize_plan plan = {128, 128, {0, 0, 128, 128}, side, side, 3, 3, 3, 8, i & 1, .order = 0};
         dg_error mine;
         if (dg_resize(resizer, &plan, in, 128 * 3, out, (size_t)side * 3, &mine) != DG_OK)
             abort();
@@ -376,6 +447,7 @@ int main(void)
         if (dg_resizer_use(resizer, simd)) {
             check_by_hand(resizer);
             check_naive(resizer);
+            check_parts(resizer);
             check_flat(resizer);
             check_alpha(resizer);
             check_board(resizer);

@@ -81,7 +81,7 @@ Images below {str(folder)!r}.
 Samples come shuffled by seed 7, epoch 0, roughly: as threads are done.
 This is rank 0 of 3: as many on each, the rest dropped.
 A pass ends after 5 good samples.
-Each picture is cropped about the centre and resized to the bucket nearest to its shape (fast).
+Each picture is cropped about the centre and resized to the bucket nearest to its shape (lanczos, fast).
 50% of them are mirrored.
 All become 8-bit RGB.
 What fails is counted and passed over.

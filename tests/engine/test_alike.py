@@ -20,6 +20,10 @@ WAYS = st.one_of(
     st.just(BUCKETS),
     st.just({**BUCKETS, "random_crop": True}),
     st.fixed_dictionaries({"random_resized_crop": st.sampled_from([48, {"size": [40, 56], "scale": [0.2, 0.9]}])}),
+    st.just({"resize": 56, "center_crop": [48, 52], "interpolation": "bilinear"}),
+    st.just({"resize": [50, 40], "interpolation": "bicubic"}),
+    st.just({"pad": {"size": [70, 60], "where": "bottom_right"}}),
+    st.just({"resize": 44, "center_crop": 60, "pad": {"size": 72, "where": "top_left"}}),
 )
 
 
@@ -87,7 +91,7 @@ class Shards:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     way=WAYS, flip=st.sampled_from([0, 0.5, 1]), format=st.sampled_from(["JPEG", "PNG", "WEBP"]), orientation=st.integers(1, 8),
-    apply=st.booleans(), mode=st.sampled_from(["fast", "exact"]), resample=st.sampled_from(["nearest", "lanczos"]),
+    apply=st.booleans(), mode=st.sampled_from(["fast", "exact"]), resample=st.sampled_from(["nearest", "lanczos", "bilinear"]),
     encode=st.sampled_from([None, "png", "jpeg"]), layout=st.sampled_from(["NCHW", "NHWC"]),
     dtype=st.sampled_from(["uint8", "float16", "float32"]), channels=st.sampled_from([1, 3]), ordered=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip

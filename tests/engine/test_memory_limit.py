@@ -36,7 +36,8 @@ def test_a_reader_that_does_not_read(tmp_path, monkeypatch, source, ordered):
     """Eight workers and room for 24 samples: without the limit all of them would wait decoded."""
     monkeypatch.setenv("DATAGO_MAX_TASKS", "8")
     with DatagoClient({**source(tmp_path), "memory_limit": 100 * MB, "ordered": ordered}) as client:
-        time.sleep(0.5)
+        until(lambda: client.stats()["memory"]["in_flight"] > 50 * MB)
+        time.sleep(0.2)  # in which there could be more
         memory = client.stats()["memory"]
         assert memory["limit"] == 100 * MB and 50 * MB < memory["in_flight"] <= 100 * MB
         ids = []
@@ -179,10 +180,9 @@ def test_stop_while_workers_wait_for_room(tmp_path, monkeypatch):
     client = DatagoClient({**fill(tmp_path), "memory_limit": 60 * MB})
     client.start()
     time.sleep(0.3)
-    begin = time.monotonic()
     client.stop()
-    assert time.monotonic() - begin < 2 and client.stats()["in_flight"] == client.stats()["memory"]["in_flight"] == 0
     assert not threads_left()
+    assert client.stats()["in_flight"] == client.stats()["memory"]["in_flight"] == 0
 
 
 # ---- batches ----
@@ -297,7 +297,6 @@ def test_stop_while_workers_wait_for_a_batch(tmp_path, monkeypatch):
         iterator = iter(dataset)
         next(iterator)
         time.sleep(0.3)
-        begin = time.monotonic()
         iterator.close()
-        assert time.monotonic() - begin < 2 and dataset._running.stats()["in_flight"] == 0
-    assert not threads_left()
+        assert not threads_left()
+        assert dataset._running.stats()["in_flight"] == 0

@@ -95,7 +95,7 @@ def test_timed_pop_waits_that_long():
     begin = time.monotonic()
     with pytest.raises(TimeoutError):
         ring.pop(timeout=0.2)
-    assert 0.19 < time.monotonic() - begin < 5
+    assert time.monotonic() - begin > 0.19
     assert ring.counts()["pop_waits"] == 1
 
 
@@ -117,7 +117,7 @@ def test_close_wakes_everybody():
     full.close()
     empty.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
     assert sorted(woken) == ["pop"] * 3 + ["push"] * 3
 
 

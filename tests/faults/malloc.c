@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *package; /* the folder of the package, whose modules are the project's own */
 static atomic_long first = -1, behind = -1, count;
 
-/* Refuses allocations from number `begin` on, counted from now, up to number `end`; -1: none any more. Returns how many were counted. */
-long malloc_refuse(long begin, long end)
+/* Refuses allocations from number `begin` on, counted from now, up to number `end`; -1: none any more. Returns how many were counted
+   before. `folder` is the package's, and stays where it is. */
+long malloc_refuse(const char *folder, long begin, long end)
 {
     first = behind = -1;
+    package = folder;
     long counted = atomic_exchange(&count, 0);
     behind = end;
     first = begin;
@@ -20,16 +23,17 @@ long malloc_refuse(long begin, long end)
 
 static int refused(void *caller)
 {
-    static const char *const ours[] = {"datago/_", "libjpeg", "libwebp", "libpng", "libspng", "libz", "libdeflate", "libcurl"};
+    static const char *const libraries[] = {"libjpeg", "libwebp", "libpng", "libspng", "libz", "libdeflate", "libcurl"};
     Dl_info found;
     if (first < 0 || !dladdr(caller, &found) || !found.dli_fname)
         return 0;
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strstr(found.dli_fname, ours[i])) {
-            long number = count++;
-            return number >= first && number < behind;
-        }
-    return 0;
+    int counts = strncmp(found.dli_fname, package, strlen(package)) == 0;
+    for (size_t i = 0; !counts && i < sizeof libraries / sizeof *libraries; i++)
+        counts = strstr(found.dli_fname, libraries[i]) != NULL;
+    if (!counts)
+        return 0;
+    long number = count++;
+    return number >= first && number < behind;
 }
 
 #define REFUSE(value) if (refused(__builtin_return_address(0))) { errno = ENOMEM; return value; }
@@ -63,4 +67,12 @@ int posix_memalign(void **data, size_t alignment, size_t size)
         return ENOMEM;
     *data = __libc_memalign(alignment, size);
     return *data ? 0 : ENOMEM;
+}
+
+char *strdup(const char *text)
+{
+    REFUSE(NULL)
+    size_t size = strlen(text) + 1;
+    char *copy = __libc_malloc(size);
+    return copy ? memcpy(copy, text, size) : NULL;
 }

@@ -1,9 +1,10 @@
 """A process of which each child reads a pass while one allocation after the other is refused. Prints how each ended.
 
-short.py config(JSON) batch_size(0: single samples) late(0 or 1) how(python or native) first behind width
+short.py config(JSON) batch_size(0: single samples) late(0 or 1) how(python or native) first behind(-1: until there is none) width step
 """
 
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -11,25 +12,29 @@ import sys
 import traceback
 from collections import Counter
 
+import datago
 from datago import DatagoClient, SourceError
 from datago.batches import DatagoBatchDataset
 
 config, (size, late), how = json.loads(sys.argv[1]), map(int, sys.argv[2:4]), sys.argv[4]
-first, behind, width = map(int, sys.argv[5:])
+first, behind, width, step = map(int, sys.argv[5:])
 LIMIT = 30  # seconds for one pass
+PACKAGE = os.fsencode(os.path.dirname(datago.__file__)) + b"/"
 
 
 def refuse(begin, end):
+    """Refuses the allocations from `begin` on, up to `end`. Returns how many were made since the last call, where that is counted."""
     if how == "native":
-        ctypes.CDLL(None).malloc_refuse(ctypes.c_long(begin), ctypes.c_long(end))
+        return ctypes.CDLL(None).malloc_refuse(PACKAGE, ctypes.c_long(begin), ctypes.c_long(end))
     elif begin < 0:
         _testcapi.remove_mem_hooks()
     else:
         _testcapi.set_nomemory(begin, end)
+    return None
 
 
 def one_pass(number):
-    """How a pass ends that lacks its allocations from `number` on."""
+    """How a pass ends that lacks its allocations from `number` on, and how many it made, if that is counted."""
     dataset = DatagoBatchDataset(config, size) if size else DatagoClient(config)
     samples, ended = iter(dataset), "end"
     count = len(next(samples)["id"]) if size and late else 1 if late and next(samples) else 0
@@ -44,18 +49,18 @@ def one_pass(number):
     except SourceError as error:
         ended = f"SourceError: {error}"
     finally:
-        refuse(-1, -1)
+        made = refuse(-1, -1)
     client = dataset._running if size else dataset
     stats = client.stats() if client is not None else None
-    return [ended, count, stats]
+    return [ended, count, stats, made]
 
 
 if how == "python":
     import _testcapi
 for _ in DatagoBatchDataset(config, size) if size else DatagoClient(config):
     pass  # everything is imported
-ends = Counter()
-for number in range(first, behind):
+ends, refused = Counter(), 0
+for number in itertools.count(first, step) if behind < 0 else range(first, behind, step):
     out, into = os.pipe()
     if (child := os.fork()) == 0:
         signal.alarm(LIMIT)
@@ -63,7 +68,7 @@ for number in range(first, behind):
         try:
             end = one_pass(number)
         except BaseException:
-            end = [traceback.format_exc(), 0, None]
+            end = [traceback.format_exc(), 0, None, None]
         os.write(into, json.dumps(end).encode())
         os._exit(0)
     os.close(into)
@@ -71,7 +76,8 @@ for number in range(first, behind):
         said = file.read()
     status = os.waitpid(child, 0)[1]
     assert status == 0, f"allocation {number}: signal {os.WTERMSIG(status)}, exit code {status >> 8}"
-    ended, count, stats = json.loads(said)
+    ended, count, stats, made = json.loads(said)
+    refused += ended != "end" or stats["failed"] > 0 if made is None else made > number
     ends[ended.partition(":")[0]] += 1
     if stats is not None:
         assert stats["seen"] == stats["delivered"] + stats["failed"] + stats["skipped"] + stats["in_flight"], (number, ended, stats)
@@ -82,4 +88,6 @@ for number in range(first, behind):
         assert count == stats["delivered"] and (count == 12 - stats["failed"] or not whole), (number, count, stats)
     elif ended != "MemoryError":
         assert ended.startswith("SourceError") and ("no_memory" in ended or "no thread could be started" in ended), f"{number}: {ended}"
-print(json.dumps(ends))
+    if behind < 0 and made is not None and made <= number:
+        break
+print(json.dumps({"ends": ends, "refused": refused}))

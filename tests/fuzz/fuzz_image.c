@@ -71,21 +71,32 @@ static dg_process_options options_read(const uint8_t *from, const atomic_int *st
                    .accept_damaged = from[0] >> 2 & 1, .stop = stop},
         .mode = from[0] & 8 ? DG_RESIZE_EXACT : DG_RESIZE_FAST,
         .orient = from[0] >> 4 & 1,
-        .nearest_masks = from[0] >> 5 & 1,
+        .filter = (from[1] >> 2 & 15) % (DG_FILTER_NEAREST + 1),
+        .mask_filter = from[0] >> 5 & 1 ? DG_FILTER_NEAREST : DG_FILTER_LANCZOS,
+        .fill = {from[4], from[3], 77},
         .rgb8 = from[0] >> 6 & 1,
         .background = {from[3], 128, from[4]},
         .encoding = (from[1] & 3) % 3,
         .quality = 1 + from[2] % 100,
         .chroma = (const int[]){420, 422, 444, 444}[from[1] >> 6],
     };
-    int list = from[3] % (BUCKET_LISTS + 2);
+    int list = from[3] % (BUCKET_LISTS + 3), side = 1 + from[4] % 40;
     if (list < BUCKET_LISTS) {
         options.crop.buckets = buckets[list].list;
         options.crop.bucket_count = buckets[list].count;
     } else if (list == BUCKET_LISTS + 1) {
-        options.crop.resized = (dg_size){1 + from[2] % 40, 1 + from[4] % 40};
+        options.crop.resized = (dg_size){1 + from[2] % 40, side};
         options.crop.scale[0] = 0.01, options.crop.scale[1] = 1;
         options.crop.ratio[0] = 0.5, options.crop.ratio[1] = 3;
+    } else if (list == BUCKET_LISTS + 2) { /* every step and every two of them that go together; the canvas is the largest */
+        dg_steps *steps = &options.crop.steps;
+        steps->across = from[5] >> 6 & 1, steps->down = 0.5;
+        if (from[2] & 1)
+            steps->center_crop = (dg_size){side, 1 + from[2] % 40};
+        if (from[2] & 2)
+            steps->resize = (dg_size){side, steps->center_crop.width ? 0 : from[2] % 40};
+        if (from[2] & 4 && (steps->center_crop.width || !steps->resize.width || steps->resize.height))
+            steps->pad = (dg_size){40 + side, 80};
     }
     options.crop.random_position = from[5] >> 4 & 1;
     options.crop.flip = from[5] >> 5 & 1;
@@ -128,7 +139,7 @@ static void picture_check(const dg_picture *picture, const dg_process_options *o
     REQUIRE(image->buffer.data && image->buffer.size && image->buffer.size <= image->buffer.capacity);
     REQUIRE(picture->original_width > 0 && picture->original_height > 0);
     REQUIRE(picture->encoded == (options->encoding != DG_ENCODE_NOT));
-    if (options->crop.bucket_count || options->crop.resized.width)
+    if (draw->frame.target.width)
         REQUIRE(image->width == draw->frame.target.width && image->height == draw->frame.target.height);
     else
         REQUIRE(image->width == picture->original_width && image->height == picture->original_height);

@@ -26,7 +26,11 @@ KEY = "k3y" * 9
 
 
 def page(url, attempts):
-    Api("http://127.0.0.1/", KEY, "datago", 5, attempts, 1 << 20).get(url, None, "page 1")
+    api = Api("http://127.0.0.1/", KEY, "datago", 5, attempts, 1 << 20)
+    try:
+        api.get(url, None, "page 1")
+    finally:
+        api.stop()
 
 
 def shard(url, attempts):

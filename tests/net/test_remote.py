@@ -138,11 +138,11 @@ def test_progress_renews_the_attempts():
 
 
 def test_what_came_before_a_fault_leaves_before_the_pause(monkeypatch):
-    monkeypatch.setattr(policy, "backoff", lambda attempt: 5.0)
+    monkeypatch.setattr(policy, "backoff", lambda attempt: 30.0)
     with serve([answer(BODY[:HALF], length=20480)]) as server, open_stream(server.url) as stream:
         start = time.monotonic()
         assert len(next(stream)) == HALF
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 15
 
 
 def test_end_without_length_is_not_checked_and_can_be_resumed():
@@ -211,7 +211,7 @@ def test_partial_content_that_nobody_asked_for():
 def test_silence_in_mid_body_is_given_up_and_resumed():
     start = time.monotonic()
     whole([then_silence(answer(BODY[:HALF], length=20480)), from_range], requests=2, timeout=0.4)
-    assert 0.3 < time.monotonic() - start < 3
+    assert 0.3 < time.monotonic() - start < 15
 
 
 def stop_while(serve_answers, place="", prepare=lambda: None, after=0.3, **options):
@@ -233,21 +233,23 @@ def stop_while(serve_answers, place="", prepare=lambda: None, after=0.3, **optio
 
 @pytest.mark.parametrize("data", [b"", answer(BODY[:HALF], length=20480), b"HTTP/1.1 200 OK\r\nContent-Le"])
 def test_stop_in_a_stall(data):
-    assert stop_while([then_silence(data)]) < 0.25
+    assert stop_while([then_silence(data)]) < 5
 
 
 def test_stop_in_a_pause(monkeypatch):
     monkeypatch.setattr(policy, "backoff", lambda attempt: 10.0)
-    assert stop_while([answer(b"", status="503 Busy")]) < 0.25
+    assert stop_while([answer(b"", status="503 Busy")]) < 5
 
 
 def test_stop_while_retry_after_is_awaited():
-    assert stop_while([answer(b"", "Retry-After: 30", status="503 Busy")]) < 0.25
+    assert stop_while([answer(b"", "Retry-After: 30", status="503 Busy")]) < 5
 
 
 def test_stop_in_a_name_lookup(monkeypatch):
-    lookup = lambda *_, **__: time.sleep(2)  # noqa: E731
-    assert stop_while([answer(BODY)], prepare=lambda: monkeypatch.setattr(socket, "getaddrinfo", lookup)) < 0.25
+    gate = threading.Event()
+    prepare = lambda: monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: gate.wait(30))  # noqa: E731
+    assert stop_while([answer(BODY)], prepare=prepare) < 5
+    gate.set()
 
 
 def test_stop_in_a_drip():
@@ -257,7 +259,7 @@ def test_stop_in_a_drip():
             request.sock.sendall(b"x")
             time.sleep(0.02)
 
-    assert stop_while([drip]) < 0.25
+    assert stop_while([drip]) < 5
 
 
 def test_stop_may_be_a_callable():
@@ -275,9 +277,8 @@ def test_slow_but_steady_is_no_silence():
             time.sleep(0.1)
 
     with serve([drip]) as server, open_stream(server.url, timeout=0.4) as stream:
-        start = time.monotonic()
         first = next(stream)
-        assert 0 < len(first) < 15 and time.monotonic() - start < 1.2
+        assert 0 < len(first) < 15
         assert bytes(first) + b"".join(stream) == b"x" * 15
         assert stream.retries == 0
 
@@ -782,13 +783,13 @@ def test_stop_in_a_tls_handshake_and_in_a_tls_stall(tls):
         threading.Timer(0.4, stop.set).start()
         with pytest.raises(Stopped):
             read(server.url.replace("127.0.0.1", "localhost"), stop=stop)
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 5
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts, and is silent
         stop, began = threading.Event(), time.monotonic()
         threading.Timer(0.4, stop.set).start()
         with pytest.raises(Stopped):
             read(f"https://localhost:{listener.getsockname()[1]}", stop=stop)
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 5
         fails(f"https://localhost:{listener.getsockname()[1]}", "TLS handshake timed out after 0.3 s", timeout=0.3, attempts=1)
 
 
@@ -897,13 +898,15 @@ def test_fsspec_changed_and_stalled(memory, monkeypatch):
         monkeypatch.setattr(MemoryFile, "read", lambda *_: 1 / 0, raising=False)
         with pytest.raises(RemoteError, match="object changed during the download"):
             list(stream)
-    monkeypatch.setattr(MemoryFile, "read", lambda *_: time.sleep(1.5), raising=False)
+    gate = threading.Event()
+    monkeypatch.setattr(MemoryFile, "read", lambda *_: gate.wait(30) and b"", raising=False)
     fails("memory://shards/a.tar", r"storage request timed out after", timeout=0.05, attempts=1)
     stop, began = threading.Event(), time.monotonic()
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(Stopped):
         read("memory://shards/a.tar", stop=stop)
-    assert time.monotonic() - began < 0.8
+    gate.set()
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.filterwarnings("ignore")

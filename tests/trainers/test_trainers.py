@@ -48,7 +48,7 @@ def test_every_picture_once_an_epoch(program, more, before, after, pictures, tmp
 def test_the_loop_of_timm(pictures, tmp_path):
     arguments = EXAMPLES / "timm_train.py", pictures, "--output", tmp_path, "--batch-size", 2, "--mixup", 0.2
     resume = "--resume", tmp_path / "last.pth.tar"
-    first = steps(kill_at(launch(2, *arguments, *resume, "--recovery-interval", 3), "epoch 0 step 5 "))
+    kill_at(launch(2, *arguments, *resume, "--recovery-interval", 3), "epoch 0 step 5 ")
     rest = steps(finish(launch(2, *arguments, *resume)))
     assert min(rest) == (0, 4) and max(rest) == (1, 16)  # 16 pictures for each rank: 8 batches of 2
-    assert len(rest) == 13 and all(ranks == {"0": ["2"], "1": ["2"]} for ranks in [*first.values(), *rest.values()][:-1])
+    assert len(rest) == 13 and all(ranks == {"0": ["2"], "1": ["2"]} for ranks in rest.values())

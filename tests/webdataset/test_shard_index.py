@@ -132,7 +132,10 @@ def test_an_index_over_http(tmp_path, server):
     index = server.url + "/index.json?sig=secret"
     source = opened(config(server.url + "/{000000..000001}.tar?sig=secret", shard_index=index, auth_token="t0ken"))
     assert source.count() == 7 and server.seen == [("/index.json?sig=secret", "Bearer t0ken")]
-    assert opened(config(tmp_path / "*.tar", shard_index=index, auth_token="t0ken")).count() == 7
+    source.stop()
+    other = opened(config(tmp_path / "*.tar", shard_index=index, auth_token="t0ken"))
+    assert other.count() == 7
+    other.stop()
     assert server.seen[1] == ("/index.json?sig=secret", None)  # the token is for another host
     with pytest.raises(SourceError, match="none.json.*404") as caught:
         opened(config(tmp_path / "*.tar", shard_index=server.url + "/none.json?sig=secret"))

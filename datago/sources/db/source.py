@@ -8,7 +8,7 @@ from typing import Any
 
 from datago import environment
 from datago.engine._sample import Entry, Failure
-from datago.errors import SourceValueError
+from datago.errors import SourceValueError, raise_kept
 from datago.net._fetch import Fetcher
 from datago.sources.db import filters
 from datago.sources.db.api import Api
@@ -58,7 +58,11 @@ def open_api(source: DbSettings) -> Api:
 
 def count(config: PassSettings[DbSettings]) -> int | None:
     """How many records the server counts for what a stream asks for, images of them or not."""
-    return ask_count(open_api(config.source), parameters(config))
+    api = open_api(config.source)
+    try:
+        return ask_count(api, parameters(config))
+    finally:
+        api.stop()
 
 
 class DbSource:
@@ -158,7 +162,8 @@ class DbSource:
             elif not self._downloading:
                 self._next_page(0.1)
         if pages.error is not None:
-            raise self._add_context(pages.error)
+            pages.error = self._add_context(pages.error)
+        raise_kept(pages, "error")
         if self._page_number == 0 and not self._stopped and not self._config.resume:
             log.warning("no image in the database is what the config asks for")
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from datago.checks import Check, or_none, require
+from datago.errors import raise_kept
 from datago.sources.db import filters
 from datago.sources.db.settings import DbSettings
 from datago.sources.protocol import SourceType, Survey
@@ -105,8 +106,7 @@ class DbType(SourceType[DbSettings]):
                     yield len(page[0])
         finally:
             pages.stop()
-        if pages.error:
-            raise pages.error
+        raise_kept(pages, "error")
 
 
 SOURCE_TYPE = DbType()

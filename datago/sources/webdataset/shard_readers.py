@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from datago.engine._sample import Entry, Failure
-from datago.errors import SourceOSError
+from datago.errors import SourceOSError, raise_kept
 from datago.net.cancel import Stopped
 from datago.threads import Bell, Flag, start_thread
 
@@ -51,8 +51,7 @@ class Lanes:
             self.wake()
             for thread in self._threads:
                 thread.join()
-        if self._error is not None:
-            raise self._error
+        raise_kept(self, "_error")
 
     def _start(self, all_of_them: bool) -> None:
         """A thread for each lane. Where the order does not rest on them, those that the system allows will do."""

@@ -11,6 +11,7 @@ from datago.engine._sample import Entry, Failure
 from datago.environment import attempts
 from datago.errors import SourceValueError
 from datago.net.cache import Cache
+from datago.net.keep_alive import IdleConnections
 from datago.net.stream import open_stream
 from datago.net.url import redact, scheme_of
 from datago.order import plan
@@ -44,12 +45,14 @@ class WebDatasetSource:
     def __init__(self, config: PassSettings[WebDatasetSettings]) -> None:
         self._config = config
         self._stop = Flag()
+        self._idle = IdleConnections()
         of_source = config.source
         self._options: dict[str, Any] = {
             "token": of_source.auth_token,
             "timeout": of_source.timeout,
             "attempts": attempts(),
             "stop": self._stop,
+            "idle": self._idle,
         }
         self._lock = new_lock()  # guards these three
         self._found = self._own = 0  # entries of all shards that were read; those of this stream
@@ -97,6 +100,7 @@ class WebDatasetSource:
         lanes = self._lanes
         if lanes is not None:
             lanes.wake()
+        self._idle.close()
 
     def state(self) -> dict[str, Any]:
         """Where this stream is: `shards`, how many there are, and `listing`, their checksum; the rest is Ledger.state's."""
