@@ -82,7 +82,7 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
 
     def __iter__(self) -> Iterator[Any]:
         self._running = None
-        self._follow(FitLoop.of(sys._getframe(1)) if get_worker_info() is None else None)
+        self._follow(FitLoop.of(sys._getframe(1)))
         if self._states is not None and all(state["ended"] for state in self._states):
             self._states = None  # the rest of that epoch is nothing; whoever asks again wants a pass
             return iter(())

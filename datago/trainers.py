@@ -30,9 +30,9 @@ class FitLoop:
             if frame is None:
                 return None
             name = frame.f_globals.get("__name__", "")
-            if name in TRAINING:
+            if name in TRAINING and "self" in frame.f_locals:
                 return cls(frame.f_locals["self"].trainer.fit_loop)
-            if name in EVALUATING:
+            if name in EVALUATING or name == "multiprocessing.process":  # above that is what a forked worker's parent did
                 return None
             frame = frame.f_back
         return None
@@ -59,7 +59,8 @@ class FitLoop:
     def length_holds(self, world_size: int, workers: int, batch_size: int) -> bool:
         """Whether it may count on a length: it ends an epoch that it goes on with after so many batches, whoever read the first of them.
         So they have to be as many, of as many samples, as they would be now. All ranks say the same, as all see all ranks' states."""
-        loaded = self._loop._combined_loader_states_to_load if self._loop.restarting else []  # no public name says what a checkpoint has
+        # No public name says what a checkpoint has; versions before 2.2 stored nothing of loaders.
+        loaded = getattr(self._loop, "_combined_loader_states_to_load", ()) if self._loop.restarting else ()
         before = self._loop.epoch_loop.batch_progress.current.ready * batch_size
         for states in (states for states in loaded if isinstance(states, list)):
             delivered = dict.fromkeys(range(states[0]["world_size"]), 0)
