@@ -10,8 +10,8 @@ from datago.threads import new_lock
 if TYPE_CHECKING:
     from datago.engine._sample import Failure, SampleBatch
 
-log = logging.getLogger("datago")
-log_of_failures = logging.getLogger("datago.client")
+log = logging.getLogger("datago")  # what everybody should see
+log_of_failures = logging.getLogger("datago.client")  # what only those see who ask for it
 
 FIRST_ITEMS = 100  # fewer items say nothing about a share of them
 NAMES_TOLD = 3

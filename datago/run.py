@@ -22,7 +22,8 @@ from datago.sources import open_source
 from datago.stats import no_counts, summary
 from datago.threads import start_thread
 
-log = logging.getLogger("datago")
+log = logging.getLogger("datago")  # what everybody should see
+log_of_lines = logging.getLogger("datago.client")  # what only those see who ask for it
 
 STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
 EXIT_GRACE = 0.1  # the same when the interpreter ends
@@ -140,7 +141,7 @@ class Pass:
             with suppress(MemoryError):
                 if period:
                     now, stats = time.monotonic(), self.stats()
-                    log.info("%s", metrics.line(stats, before, now - then))
+                    log_of_lines.info("%s", metrics.line(stats, before, now - then))
                     before, then = stats, now
         self.source.stop()
         with suppress(MemoryError):
