@@ -1,19 +1,26 @@
 """Programs that train in several processes, started as their users would, killed, and read by what they print."""
 
+import contextlib
 import os
 import pathlib
 import re
+import secrets
 import signal
 import subprocess
 import sys
+import time
 
+MARK = "DATAGO_TEST_PROGRAM"
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 
 def start(*command):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    mark = secrets.token_hex(8)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", MARK: mark}
     command = [sys.executable, *map(str, command)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process.mark = mark
+    return process
 
 
 def launch(ranks, *arguments):
@@ -21,21 +28,21 @@ def launch(ranks, *arguments):
 
 
 def kill(process):
-    """SIGKILL for the launcher and all below it: the ranks are in sessions of their own."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            pass
-    family = {process.pid}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    for pid in family:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    """SIGKILL for the launcher and all that it started: the ranks are in sessions of their own, and a DataLoader worker that was just
+    being forked has no parent any more, and would wait for it for ever. So they are known by a variable of their environment."""
+    while family := [path for path in pathlib.Path("/proc").glob("[0-9]*") if started_by(path, process)]:
+        for path in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.name), signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def started_by(path, process):
+    try:
+        state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" and f"{MARK}={process.mark}\0".encode() in (path / "environ").read_bytes()
+    except OSError:  # it has ended, or is another user's
+        return False
 
 
 def kill_at(process, line):
