@@ -11,6 +11,7 @@ wrong config, which is a ValueError.
 
 from typing import TYPE_CHECKING, Any
 
+from datago.checkpoint.gather import gather_state
 from datago.client import DatagoClient
 from datago.engine._buckets import aspect_buckets
 from datago.engine._payload import ImagePayload, LatentPayload
@@ -40,6 +41,7 @@ __all__ = [
     "SampleError",
     "SourceError",
     "aspect_buckets",
+    "gather_state",
     "initialize_logging",
     "live_cleanup_threads",
 ]

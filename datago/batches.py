@@ -3,10 +3,10 @@
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 
@@ -17,6 +17,7 @@ from datago.engine._sample import SampleBatch, plain_attributes
 from datago.labels import numbered, of_attribute, of_folder
 from datago.settings import BatchSettings, Settings
 from datago.sources import source_type
+from datago.trainers import FitLoop
 from datago.typed import Batch
 
 LARGEST = 2**20  # pictures in a batch
@@ -45,6 +46,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
+        with_state: each batch has a `state`; see DatagoIterDataset.
 
     Raises:
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
@@ -59,6 +61,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
             none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
         target: int64 tensor of shape (n,); only with `classes`.
+        state: with_state only: what state_dict of this stream would have given right after this batch.
 
     A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
     Epochs, workers and state are those of DatagoIterDataset: the state belongs to the batches that were handed out.
@@ -69,9 +72,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
         classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
-        most_waiting: int | None = None,
+        most_waiting: int | None = None, with_state: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
+        self._with_state = with_state
         settings = self._client.config
         kind = source_type(settings.source_type)
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
@@ -118,12 +122,16 @@ class DatagoBatchDataset(DatagoIterDataset):
         )  # fmt: skip
         self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
 
-    def __iter__(self) -> Iterator[Batch]:
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Batch]: ...
+
+    def _pass(self) -> Generator[Any, None, None]:
         if self._other_scale:
             raise ValueError(self._other_scale)
-        return super().__iter__()
+        return super()._pass()
 
-    def _made(self, batch: SampleBatch) -> Batch:
+    def _made(self, batch: SampleBatch) -> Any:
         samples = batch.samples
         made: Batch = {
             "image": self._tensor(batch),
@@ -137,7 +145,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         }
         if self._batch.label is not None:
             made["target"] = self._targets(batch.targets)
-        return made
+        return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
 
     def _tensor(self, batch: SampleBatch) -> Any:
         layout, channels = self._batch.layout, self._batch.channels
@@ -177,6 +185,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._batch.size, self._batch.drop
         workers = asking_workers(sys._getframe(1))
+        self._check_length(FitLoop.of(sys._getframe(1)), workers, size)
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
 

@@ -29,6 +29,7 @@ class SampleDict(TypedDict):
     image: "Image | None"
     masks: "dict[str, Image]"
     additional_images: "dict[str, Image]"
+    state: NotRequired[dict[str, Any]]
 
 
 class Batch(TypedDict):
@@ -43,3 +44,4 @@ class Batch(TypedDict):
     masks: dict[str, Any]
     additional_images: dict[str, Any]
     target: NotRequired[Any]
+    state: NotRequired[dict[str, Any]]
