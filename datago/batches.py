@@ -14,7 +14,7 @@ from datago import geometry, hints
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._payload import ImagePayload
 from datago.engine._sample import SampleBatch, plain_attributes
-from datago.labels import numbered, of_attribute, of_folder
+from datago.labels import names_a_file, numbered, of_attribute, of_folder
 from datago.settings import BatchSettings, Settings
 from datago.sources import source_type
 from datago.trainers import FitLoop
@@ -42,8 +42,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
             numbered from 0 in the order that torchvision's ImageFolder gives them. So that a part of the classes gets the numbers that
             they have in another folder: its `dataset.classes` or another dict of folder to number, a list of all folders in their order,
-            or the path of a file, JSON of either or one name a line. For sources without folders, the name of an attribute, an integer
-            or text of one. A sample without such a class is a failure.
+            or the path of a file, JSON of either or one name a line (a str that has a slash, or ends in .txt or .json, or is a file). Any
+            other str: the name of an attribute, an integer or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket.
         with_state: each batch has a `state`; see DatagoIterDataset.
@@ -110,7 +110,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         self.classes: dict[str, int] | None = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
-        elif kind.has_folders and classes is not None:
+        elif kind.has_folders and (not isinstance(classes, str | None) or names_a_file(classes)):
             try:
                 self.classes = numbered(classes)
             except ValueError as error:

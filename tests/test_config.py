@@ -27,7 +27,8 @@ def changed_to(**keys):
 def test_defaults():
     top = configuration.parse(GOOD)
     assert (top.limit, top.samples_buffer_size, top.on_error) == (2**63 - 1, 64, "skip")
-    assert vars(top.source_config) == {"root_path": "/pictures", "random_sampling": False, "rank": 0, "world_size": 1}
+    wanted = {"root_path": "/pictures", "random_sampling": False, "captions": True, "rank": 0, "world_size": 1}
+    assert vars(top.source_config) == wanted
 
 
 def test_nothing_changes_a_config():

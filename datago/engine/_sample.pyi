@@ -49,7 +49,7 @@ class Entry:
         self,
         id: str,
         source: str,
-        images: Iterable[tuple[str, str | None, Buffer]],
+        images: Iterable[tuple[str, str | None, Buffer | str]],
         attributes: str = "{}",
         duplicate_state: int = 0,
         tags: Iterable[str] = (),
@@ -61,7 +61,11 @@ class Entry:
     @property
     def source(self) -> str: ...
     @property
-    def images(self) -> list[tuple[str, str | None, Buffer]]: ...
+    def images(self) -> list[tuple[str, str | None, Buffer | str]]: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def name(self) -> str: ...
     @property
     def attributes(self) -> str: ...
     @property
