@@ -32,7 +32,8 @@ class Resumable:
         self._tensors_only = False  # accelerate puts the batches together and sends parts of them to other processes
 
     def _epoch_now(self) -> int:
-        return int(self._epoch[0])
+        epoch = self._epoch  # item() raises MemoryError where it must, an index something of torch's own
+        return epoch[0] if isinstance(epoch, list) else int(epoch.item())
 
     def _follow(self, fit_loop: FitLoop | None) -> None:
         """A pass of Lightning's training begins, or of nobody's that is known (None): each is another epoch, but what was loaded."""
