@@ -134,6 +134,7 @@ setup(
         module("engine._batch"),
         module("engine._buckets"),
         module("engine._sizes"),
+        module("engine._texts"),
         module("engine._options"),
         module("engine._fallback"),
         module("engine._process"),

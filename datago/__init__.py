@@ -19,6 +19,7 @@ from datago.engine._sample import Failure, Sample
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.run import live_cleanup_threads
+from datago.typed import Batch, SampleDict
 
 __version__: str  # of the installed package; looked up when it is asked for
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from datago.dataset import DatagoIterDataset
 
 __all__ = [
+    "Batch",
     "DatagoBatchDataset",
     "DatagoClient",
     "DatagoError",
@@ -35,6 +37,7 @@ __all__ = [
     "ImagePayload",
     "LatentPayload",
     "Sample",
+    "SampleDict",
     "SampleError",
     "SourceError",
     "aspect_buckets",

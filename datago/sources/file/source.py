@@ -5,9 +5,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from datago.engine._sample import Failure
+from datago.engine._sample import Entry, Failure
 from datago.errors import SourceValueError
 from datago.order import plan
+from datago.sources.file.captions import Captions
 from datago.sources.file.settings import FileSettings
 from datago.sources.file.tree import BATCH, Listing, Tree, checksum
 from datago.sources.settings import PassSettings
@@ -20,7 +21,7 @@ log = logging.getLogger("datago.source")
 
 
 class FileSource:
-    """Yields the images of a Tree as (path, position) pairs.
+    """Yields the images of a Tree as (path, position) pairs, those that have attributes as Entries (see captions.py).
 
     The order is that of the paths' raw bytes over the whole tree, or a shuffled one; stream s of n takes entries s, s + n, s +
     2n … of it. Without a common seed each stream shuffles its own part. In plain order the first samples leave while the tree is
@@ -67,12 +68,14 @@ class FileSource:
             return self._config.resume
         return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
 
-    def batches(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
+    def batches(self) -> Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]:
         config = self._config
-        if config.source.random_sampling or config.uneven != "keep" or config.resume:
-            yield from self._planned()
+        planned = config.source.random_sampling or config.uneven != "keep" or config.resume
+        batches = self._planned() if planned else self._streamed()
+        if config.source.captions:
+            yield from Captions(self._opened(), lambda: self._stopped).attach(batches)
         else:
-            yield from self._streamed()
+            yield from batches
 
     def _streamed(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
         stream, streams, tree = self._config.stream, self._config.streams, self._opened()
