@@ -11,6 +11,7 @@ wrong config, which is a ValueError.
 
 from typing import TYPE_CHECKING, Any
 
+from datago.agree import agreed
 from datago.client import DatagoClient
 from datago.engine._buckets import aspect_buckets
 from datago.engine._payload import ImagePayload, LatentPayload
@@ -36,6 +37,7 @@ __all__ = [
     "Sample",
     "SampleError",
     "SourceError",
+    "agreed",
     "aspect_buckets",
     "initialize_logging",
     "live_cleanup_threads",

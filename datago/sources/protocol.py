@@ -177,6 +177,13 @@ class SourceType(Generic[S]):
         the samples that come (the listing of a folder, say) needs no place here."""
         return {}
 
+    can_plan: bool = False
+    """Whether it makes a PlannedSource (datago/sources/planned.py) where `settings.planning` is given."""
+
+    def own_state(self, states: list[dict[str, Any]], worker: int) -> dict[str, Any] | None:
+        """With which of a rank's states this worker of it goes on, where there are as many workers as then; None: it is not there."""
+        return next((state for state in states if state["worker"] == worker), None)
+
     can_restripe: bool = False
     """Whether a pass can go on with another number of streams than it began with."""
 
