@@ -3,12 +3,11 @@
 import json
 import logging
 import os
-import threading
 from types import SimpleNamespace
 
 import numpy
 import pytest
-from conftest import check_accounts, config, jpeg
+from conftest import check_accounts, config, jpeg, threads_left
 
 import datago.batches
 import datago.dataset
@@ -32,7 +31,9 @@ def make(root, count, rng, shapes=SHAPES, truncated=(), garbage=()):
 
 
 def dataset(root, rank, world_size, size=4, sizes_cache=None, **arguments):
-    top = {"seed": 5, "max_failures": 1.0} | {k: arguments.pop(k) for k in ("seed", "epoch", "uneven", "limit", "memory_limit") if k in arguments}
+    top = {"seed": 5, "max_failures": 1.0} | {
+        k: arguments.pop(k) for k in ("seed", "epoch", "uneven", "limit", "memory_limit") if k in arguments
+    }
     found = config(root, image_config=CROP, **top)
     found["source_config"] |= {"rank": rank, "world_size": world_size}
     arguments = {"steps": "planned", "sizes_cache": sizes_cache or f"{root}.sizes"} | arguments
@@ -84,7 +85,7 @@ def seen(batch):
     width, height = batch["bucket"]
     assert tuple(batch["image"].shape) == (len(batch["id"]), 3, height, width)
     names = [os.path.basename(name) for name in batch["id"]]
-    return batch["bucket"], names, [bool(one) for one in batch["valid"]]
+    return tuple(batch["bucket"]), names, [bool(one) for one in batch["valid"]]
 
 
 def check_steps(ranks):
@@ -146,7 +147,11 @@ def test_a_pass_goes_on_where_it_was(tmp_path, monkeypatch, seed, world_size, wo
         assert not rest & used
         if options["uneven"] != "drop":
             assert len(used | rest) >= count - 4 and not used & rest
-        last = check_steps([Rank(monkeypatch, tmp_path / "a", rank, 3, 0, third, **options).take() for rank in range(3)]) if others != 3 else set()
+        last = (
+            check_steps([Rank(monkeypatch, tmp_path / "a", rank, 3, 0, third, **options).take() for rank in range(3)])
+            if others != 3
+            else set()
+        )
         assert not last & (used | check_steps(parts))
         if options["uneven"] != "drop" and others != 3:
             assert len(last | used | check_steps(parts)) == count - 4
@@ -219,7 +224,9 @@ def test_sizes_are_kept(tmp_path, monkeypatch):
     make(tmp_path / "a", 12, numpy.random.default_rng(1))
     first = Rank(monkeypatch, tmp_path / "a", 0, 2, sizes_cache=tmp_path / "kept").take()
     assert [path.suffix for path in (tmp_path / "kept").iterdir()] == [".sizes"]
-    monkeypatch.setattr("datago.checkpoint.sizes.read_sizes", lambda paths, *_: (numpy.zeros((len(paths), 2), int), []) if not paths else 1 / 0)
+    monkeypatch.setattr(
+        "datago.checkpoint.sizes.read_sizes", lambda paths, *_: (numpy.zeros((len(paths), 2), int), []) if not paths else 1 / 0
+    )
     assert Rank(monkeypatch, tmp_path / "a", 0, 2, sizes_cache=tmp_path / "kept").take() == first
 
 
@@ -266,7 +273,9 @@ def test_what_does_not_fit_is_said(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="remainder: 'keep' when the state was taken"):
         Rank(monkeypatch, root, 0, 2, states=state, remainder="drop")
     with pytest.raises(ValueError, match="steps: got 'planned', and all ranks need one order"):
-        DatagoBatchDataset(config(root, image_config=CROP) | {"source_config": {"root_path": str(root), "random_sampling": True}}, 4, steps="planned")
+        DatagoBatchDataset(
+            config(root, image_config=CROP) | {"source_config": {"root_path": str(root), "random_sampling": True}}, 4, steps="planned"
+        )
     with pytest.raises(ValueError, match="steps: got 'even'"):
         dataset(root, 0, 2, steps="even")
     with pytest.raises(SourceError, match="no batch of 40 for each of 2 ranks"):
@@ -294,7 +303,7 @@ def test_a_pass_that_is_closed_while_others_are_wanted(tmp_path):
         for _ in range(steps):
             next(found)
         found.close()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("datago")]
+    assert not threads_left()
 
 
 @pytest.mark.slow

@@ -160,8 +160,8 @@ class SourceType(Generic[S]):
     # ---- the state ----
 
     state: ClassVar[Mapping[str, Any]] = {}
-    """The form of what `Source.state` gives: for each key a check, a dict of the same kind, or a list with one of these, which any number
-    of items in a list have."""
+    """The form of what `Source.state` gives: for each key (it may be missing if a question mark is behind it) a check, a dict of the same
+    kind, or a list with one of these, which any number of items in a list have."""
 
     def check_state(self, state: dict[str, Any]) -> None:
         """Checks a state dict (`DatagoClient.state_dict`) whose parts have the right form; its `source` is one that Source.state gave.
