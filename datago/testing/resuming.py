@@ -60,7 +60,7 @@ class ResumeTests(Given):
         opened.source.stop()
         wanted = {key for key in self.kind.state if not key.endswith("?")}
         assert wanted <= set(state["source"]) <= {key.removesuffix("?") for key in self.kind.state}
-        for key in self.kind.state:
+        for key in wanted:
             damaged = {**state, "source": {name: value for name, value in state["source"].items() if name != key}}
             assert f"source.{key}: missing" in self._refusal(partial(Opened, self.config(), damaged))
 
