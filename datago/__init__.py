@@ -12,6 +12,7 @@ wrong config, which is a ValueError.
 from typing import TYPE_CHECKING, Any
 
 from datago.agree import agreed
+from datago.checkpoint.gather import gather_state
 from datago.client import DatagoClient
 from datago.engine._buckets import aspect_buckets
 from datago.engine._payload import ImagePayload, LatentPayload
@@ -39,6 +40,7 @@ __all__ = [
     "SourceError",
     "agreed",
     "aspect_buckets",
+    "gather_state",
     "initialize_logging",
     "live_cleanup_threads",
 ]

@@ -23,6 +23,7 @@ from datago.sizing import Sizes
 from datago.sources import source_type
 from datago.sources.planned import PlannedSource
 from datago.stepping import Stepping, Way
+from datago.trainers import FitLoop
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -57,6 +58,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             root; a function of such a path; an array of shape (n, 2) in the order of the paths' bytes. What is missing, None or 0 is read
             from the headers, once, by all threads.
         sizes_cache: a folder that keeps sizes that were read for later runs and for other ranks. None: they go with this object.
+        with_state: each batch has a `state`; see DatagoIterDataset.
 
     Raises:
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
@@ -73,6 +75,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         target: int64 tensor of shape (n,); None without `classes`.
         valid: bool tensor of shape (n,), where steps are planned: False for what repeats another sample, in place of one that failed, or so
             that ranks are equal. All that are valid are different samples.
+        state: with_state only: what state_dict of this stream would have given right after this batch.
 
     A sample without an image is a failure. In planned batches another one of its bucket comes in the place of one that fails: first those
     that `remainder` and `uneven` leave out, then repetitions. Without planned steps `uneven` makes samples equal in number on all ranks.
@@ -85,9 +88,10 @@ class DatagoBatchDataset(DatagoIterDataset):
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
         classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
         most_waiting: int | None = None, steps: Way | None = None, sizes: "Sizes | ArrayLike | None" = None,
-        sizes_cache: str | os.PathLike[str] | None = None,
+        sizes_cache: str | os.PathLike[str] | None = None, with_state: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
+        self._with_state = with_state
         settings = self._client.config
         kind = source_type(settings.source_type)
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
@@ -148,24 +152,28 @@ class DatagoBatchDataset(DatagoIterDataset):
         return self._agreed(batches) if way == "agreed" else batches
 
     def _agreed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """What ranks agree on, where a batch is read ahead: the state is that of the one that was handed out."""
         state = None
-        for batch, state in agreed((batch, super(DatagoBatchDataset, self).state_dict()) for batch in batches):
+        for batch, state in agreed(batches):
             self._handed = state
+            self._keep(state)
             yield batch
         self._handed = state and {**state, "ended": True}
+
+    def _stated(self, client: DatagoClient, outcome: Any) -> Any:
+        return (outcome, self._state_of(client, outcome, True)) if self._way == "agreed" else super()._stated(client, outcome)
 
     def _next(self) -> DatagoClient:
         self._settle()
         return super()._next()
 
-    def state_dict(self) -> dict[str, Any]:
-        if self._handed is not None and self._handed["epoch"] == self._epoch_now():
-            return self._handed
-        return super().state_dict()
+    def _state_here(self) -> dict[str, Any]:
+        handed = self._handed
+        return handed if handed is not None and handed["epoch"] == self._epoch_now() else super()._state_here()
 
-    def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
+    def _load(self, state: dict[str, Any] | list[dict[str, Any]], fit_loop: FitLoop | None) -> None:
         self._settle()
-        super().load_state_dict(state)
+        super()._load(state, fit_loop)
         self._handed = None
 
     def _made(self, batch: SampleBatch) -> dict[str, Any]:
@@ -183,7 +191,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         }
         if self._way == "planned":
             made["valid"] = numpy.array(batch.valid) if torch is None else torch.tensor(batch.valid)
-        return made
+        return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
 
     def _tensor(self, batch: SampleBatch) -> Any:
         layout, channels = self._batch.layout, self._batch.channels
@@ -222,6 +230,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         """How many batches a pass gives on this rank. Where steps are planned that is exact. Else it holds if no sample fails, over all
         workers of the DataLoader that asks, each of which may have a short one; TypeError where buckets decide about that, or where it is
         not known how many samples each worker has."""
+        workers = asking_workers(sys._getframe(1))
+        self._check_length(FitLoop.of(sys._getframe(1)), workers, self._batch.size)
         if self._settle() == "planned":
             source = self._client.part(0, 1)
             source.set_epoch(self._epoch_now())
@@ -232,6 +242,5 @@ class DatagoBatchDataset(DatagoIterDataset):
         if len(geometry.sizes(self._client.config.image_config)) > 1:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._batch.size, self._batch.drop
-        workers = asking_workers(sys._getframe(1))
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from datago.losses import FAILURES_KEPT
+
 
 def no_counts() -> dict[str, Any]:
     """The pool's counts before there is a pool."""
@@ -47,3 +49,17 @@ def bottleneck(counts: dict[str, Any]) -> str | None:
     if starved > blocked:
         return f"source is slow: workers waited for {starved:.0%} of items"
     return f"training loop is slow: {blocked:.0%} of items met a full ready queue"
+
+
+def merged(several: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sum of the stats of several passes (DatagoClient.stats)."""
+    total = _sum(several)
+    return {**total, "last_failures": total["last_failures"][-FAILURES_KEPT:], "bottleneck": bottleneck(total)}
+
+
+def _sum(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        keys = dict.fromkeys(key for value in values for key in value if key != "bottleneck")
+        return {key: _sum([value[key] for value in values if key in value]) for key in keys}
+    return sum(values, [] if isinstance(first, list) else 0)

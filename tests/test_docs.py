@@ -5,6 +5,7 @@ the environment. A python block runs as it is, a sh block by bash, a json block 
 two programs that have to print the same; the one before the change runs where its packages are.
 """
 
+import importlib.util
 import io
 import json
 import os
@@ -86,8 +87,9 @@ def has(python, names, environment):
 def test_blocks(kind, text, data, environment, tmp_path):
     text = text.replace("/data/", f"{data}/")
     if kind == "python":
-        if "torch" in packages(text):
-            pytest.importorskip("torch", reason="torch is not installed")
+        for package in packages(text) & {"accelerate", "lightning", "torch"}:
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"{package} is not installed")
         run([sys.executable, "-c", text], environment)
     elif kind == "sh":
         run(["bash", "-euc", text], environment)

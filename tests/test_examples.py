@@ -1,52 +1,15 @@
 """The programs under examples/, started as their users would."""
 
 import os
-import pathlib
 import re
-import signal
 import subprocess
 import sys
 
 import pytest
 from conftest import jpeg
+from training import EXAMPLES, finish, kill_at, launch, steps
 
 pytestmark = pytest.mark.slow
-
-EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
-
-
-def launch(ranks, *arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def kill(process):
-    """SIGKILL for the launcher and all below it: the ranks are in sessions of their own."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            pass
-    family = {process.pid}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    for pid in family:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def steps(lines):
-    """(epoch, step) → the names that all ranks together had in it."""
-    found = {}
-    for line in lines:
-        if match := re.match(r"epoch (\d+) step (\d+) rank (\d+) (\S+) loss", line):
-            epoch, step, rank, name = match.groups()
-            found.setdefault((int(epoch), int(step)), {}).setdefault(rank, []).append(name)
-    return found
 
 
 @pytest.mark.timeout(240)
@@ -59,25 +22,8 @@ def test_distributed_training_is_killed_and_goes_on(tmp_path):
         (pictures / f"{i:03d}.jpg").write_bytes(jpeg(64 + i, 64, seed=i) if i != 30 else b"")
     arguments = (EXAMPLES / "distributed.py", pictures, tmp_path / "checkpoint.pt")
 
-    begun = launch(2, *arguments)
-    try:
-        lines = []
-        for line in begun.stdout:
-            lines.append(line)
-            if line.startswith("epoch 0 step 5 "):
-                break
-    finally:
-        kill(begun)
-    lines += begun.stdout.readlines()  # of what they still did before they were gone
-    begun.communicate(timeout=60)
-    resumed = launch(4, *arguments)
-    try:
-        out, err = resumed.communicate(timeout=150)
-    finally:
-        kill(resumed)
-    assert resumed.returncode == 0, err
-
-    before, after = steps(lines), steps(out.splitlines())
+    lines = kill_at(launch(2, *arguments), "epoch 0 step 5 ")
+    before, after = steps(lines), steps(finish(launch(4, *arguments)))
     checkpoint = min(step for _, step in after) - 1  # what came behind it was lost with the process, and is done again
     assert 4 <= checkpoint < 20
     first = [n for (_, step), ranks in before.items() if step <= checkpoint for names in ranks.values() for n in names]

@@ -1,5 +1,6 @@
 """Planned steps, end to end: ranks and workers read a folder, and have one bucket at each of as many steps."""
 
+import gc
 import json
 import logging
 import os
@@ -45,7 +46,7 @@ class Rank:
 
     def __init__(self, monkeypatch, root, rank, world_size, workers=0, states=None, **arguments):
         self.lanes = [dataset(root, rank, world_size, **arguments) for _ in range(max(1, workers))]
-        self._info = [SimpleNamespace(id=worker, num_workers=workers) if workers else None for worker in range(max(1, workers))]
+        self._info = [SimpleNamespace(id=worker, num_workers=workers, seed=worker) if workers else None for worker in range(max(1, workers))]
         self._patch = monkeypatch
         for lane in self.lanes:
             if states is not None:
@@ -232,12 +233,14 @@ def test_sizes_are_kept(tmp_path, monkeypatch):
 
 def test_without_a_folder_sizes_go_with_the_dataset(tmp_path, monkeypatch):
     make(tmp_path / "a", 12, numpy.random.default_rng(1))
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     found = DatagoBatchDataset({**config(tmp_path / "a", image_config=CROP)}, 4, steps="planned")
     assert len(found) == len(list(found))
-    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert len(list((tmp_path / "temporary").glob("datago-sizes*"))) == 1
     del found
-    assert not list((tmp_path / "temporary").iterdir())
+    gc.collect()
+    assert not list((tmp_path / "temporary").glob("datago-sizes*"))
 
 
 def test_a_limit_ends_all_ranks_at_one_step(tmp_path, monkeypatch):

@@ -89,7 +89,8 @@ def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1
         if own is None:
             raise ValueError(
                 f"state: it is that of rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
-                f"worker {now.worker}: every rank saves and loads its own, or all load the list of all"
+                f"worker {now.worker}: every rank saves and loads its own, or all load the list of all, which "
+                "datago.gather_state(state) gives when all ranks call it before one of them saves"
             )
         now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])
         return now if own["seed"] is None else replace(now, seed=own["seed"], seed_is_random=own["drawn"])
@@ -100,14 +101,20 @@ def _restriped(states: list[dict[str, Any]], now: Run, config: Settings[Any]) ->
     """Another number of streams than before: what is left of all is dealt out anew."""
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]
+    by_stream = {s["rank"] + before * s["worker"]: s for s in states}
+    whole = len(states) == streams and sorted(by_stream) == list(range(streams))
+    if whole and all(s["source"] is None and s["spent"] == 0 for s in states):
+        return now  # nothing was read: any number of streams begins
     what = f"the state is of world_size {before} with {first['workers']} workers, this run has {now.world_size} with {now.workers}"
     kind = source_type(config.source_type)
     if not kind.can_restripe:
         able = " and ".join(name for name in registered() if source_type(name).can_restripe)
         raise ValueError(f"world_size: {what}: only the {able} source can be resumed with another number")
-    by_stream = {s["rank"] + before * s["worker"]: s for s in states}
-    if len(states) != streams or sorted(by_stream) != list(range(streams)):
-        raise ValueError(f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)})")
+    if not whole:
+        raise ValueError(
+            f"world_size: {what}: load the list of the states of all {streams} streams (there are {len(states)}), which "
+            "datago.gather_state(state) gives"
+        )
     if first["shuffled"] and first["drawn"] and streams > 1:
         raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
