@@ -11,6 +11,7 @@ wrong config, which is a ValueError.
 
 from typing import TYPE_CHECKING, Any
 
+from datago.agree import agreed
 from datago.checkpoint.gather import gather_state
 from datago.client import DatagoClient
 from datago.engine._buckets import aspect_buckets
@@ -40,6 +41,7 @@ __all__ = [
     "SampleDict",
     "SampleError",
     "SourceError",
+    "agreed",
     "aspect_buckets",
     "gather_state",
     "initialize_logging",

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from datago.errors import SourceError
 from datago.order import ranks
@@ -37,7 +37,7 @@ def agreed(batches: Iterable[Batch], timeout: float = TIMEOUT, group: Any = None
         SourceError: several ranks were started, but torch.distributed is not initialised; a rank did not answer in time, died, or is at
             another step. The text says at which step this rank was.
     """
-    if not _initialized():
+    if not _several():
         yield from batches
         return
     steps = _Steps(_group(timeout) if group is None else group, timeout)
@@ -46,7 +46,7 @@ def agreed(batches: Iterable[Batch], timeout: float = TIMEOUT, group: Any = None
         ahead = steps.ask(iterator)
         while steps.agree():
             batch, ahead = ahead, steps.ask(iterator)
-            yield batch
+            yield cast(Batch, batch)  # all ranks have one
     except BaseException:  # also GeneratorExit: the trainer reads no further
         steps.leave()
         raise
@@ -55,12 +55,14 @@ def agreed(batches: Iterable[Batch], timeout: float = TIMEOUT, group: Any = None
 class _Steps:
     """The questions of one pass, numbered from 0; one at a time is open."""
 
-    def __init__(self, group, timeout):
+    def __init__(self, group: Any, timeout: float) -> None:
         self._group, self._timeout = group, timeout
-        self._number, self._work, self._answer, self._since = -1, None, None, 0.0
-        self._error = None  # what `batches` raised when asked for the batch of this step
+        self._number, self._since = -1, 0.0
+        self._work: Any = None
+        self._answer: Any = None
+        self._error: Exception | None = None  # what `batches` raised when asked for the batch of this step
 
-    def ask(self, iterator):
+    def ask(self, iterator: Iterator[Batch]) -> Batch | None:
         """Takes the next batch, and begins to ask whether all ranks have one; None where this one has not."""
         batch, have = None, True
         try:
@@ -72,7 +74,7 @@ class _Steps:
         self._begin(have)
         return batch
 
-    def _begin(self, have):
+    def _begin(self, have: bool) -> None:
         import torch
         from torch import distributed
 
@@ -84,7 +86,7 @@ class _Steps:
         except RuntimeError as error:
             raise self._failed(error) from None
 
-    def agree(self):
+    def agree(self) -> bool:
         """Whether all ranks have a batch. Raises what kept this one from having it."""
         interval, longest = POLL_INTERVALS
         while not self._work.is_completed():
@@ -104,28 +106,33 @@ class _Steps:
             raise self._error
         return bool(have)
 
-    def leave(self):
+    def leave(self) -> None:
         """Says, without waiting, that this rank will read no further, unless all know that a rank has ended."""
         with contextlib.suppress(Exception):
             if self._work is not None and not (self._work.is_completed() and self._answer[0] == 0):
                 self._begin(False)
 
-    def _failed(self, reason):
+    def _failed(self, reason: object) -> SourceError:
         self._work = None
         waited = time.monotonic() - self._since
         return SourceError(f"step {self._number}: a rank did not answer ({waited:.1f} s, timeout {self._timeout:g} s): {reason}")
 
 
-def _initialized():
+def initialized() -> bool:
+    """Whether torch.distributed is initialised in this process."""
     distributed = sys.modules.get("torch.distributed")  # who has not loaded it has not initialised it
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_world_size() > 1
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def _several() -> bool:
+    if initialized():
+        return bool(sys.modules["torch.distributed"].get_world_size() > 1)
     if ranks.resolve("auto", "auto")[1] > 1:
         raise SourceError("ranks cannot agree on their steps: torch.distributed.init_process_group has to be called first")
     return False
 
 
-def _group(timeout):
+def _group(timeout: float) -> Any:
     from torch import distributed
 
     default, group = _groups.get(timeout, (None, None))

@@ -3,25 +3,30 @@
 import math
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy
 
 from datago import geometry, hints
+from datago.agree import agreed
+from datago.batch_arguments import DTYPES, LARGEST, check, check_images, each, other_scale, share, whole
+from datago.client import DatagoClient
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._payload import ImagePayload
 from datago.engine._sample import SampleBatch, plain_attributes
 from datago.labels import names_a_file, numbered, of_attribute, of_folder
-from datago.settings import BatchSettings, Settings
+from datago.settings import BatchSettings
+from datago.sizing import Sizes
 from datago.sources import source_type
+from datago.sources.planned import PlannedSource
+from datago.stepping import Stepping, Way
 from datago.trainers import FitLoop
 from datago.typed import Batch
 
-LARGEST = 2**20  # pictures in a batch
-DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class DatagoBatchDataset(DatagoIterDataset):
@@ -45,7 +50,15 @@ class DatagoBatchDataset(DatagoIterDataset):
             or the path of a file, JSON of either or one name a line (a str that has a slash, or ends in .txt or .json, or is a file). Any
             other str: the name of an attribute, an integer or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
-            limit but that of one open batch for each bucket.
+            limit but that of one open batch for each bucket. Planned batches wait for none.
+        steps: how ranks take as many batches. "planned": which batch each takes at each step is known before anything is read, and has
+            one bucket on all ranks; for folders (shuffled: with a seed). "agreed": they end with the first that has no more; see
+            `datago.agreed`. "own": each takes what it has. None: "own" for one rank or one size, else "planned" where it can be, else
+            "agreed" where torch.distributed is initialised, else "own" with a warning.
+        sizes: of pictures, (width, height) in pixels, upright, where steps are planned: a dict, or a JSON file with one, by paths below the
+            root; a function of such a path; an array of shape (n, 2) in the order of the paths' bytes. What is missing, None or 0 is read
+            from the headers, once, by all threads.
+        sizes_cache: a folder that keeps sizes that were read for later runs and for other ranks. None: they go with this object.
         with_state: each batch has a `state`; see DatagoIterDataset.
 
     Raises:
@@ -61,9 +74,12 @@ class DatagoBatchDataset(DatagoIterDataset):
         masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
             none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
         target: int64 tensor of shape (n,); only with `classes`.
+        valid: bool tensor of shape (n,), where steps are planned: False for what repeats another sample, in place of one that failed, or so
+            that ranks are equal. All that are valid are different samples.
         state: with_state only: what state_dict of this stream would have given right after this batch.
 
-    A sample without an image is a failure. Under `uneven` samples are equal in number on all ranks, batches are where all have one size.
+    A sample without an image is a failure. In planned batches another one of its bucket comes in the place of one that fails: first those
+    that `remainder` and `uneven` leave out, then repetitions. Without planned steps `uneven` makes samples equal in number on all ranks.
     Epochs, workers and state are those of DatagoIterDataset: the state belongs to the batches that were handed out.
     """
 
@@ -72,37 +88,34 @@ class DatagoBatchDataset(DatagoIterDataset):
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
         classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
-        most_waiting: int | None = None, with_state: bool = False,
+        most_waiting: int | None = None, steps: Way | None = None, sizes: "Sizes | ArrayLike | None" = None,
+        sizes_cache: str | os.PathLike[str] | None = None, with_state: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config, return_python_types=False)
         self._with_state = with_state
         settings = self._client.config
         kind = source_type(settings.source_type)
         dtype = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
-        check("batch_size", batch_size, _whole(batch_size, 1), "an integer of at least 1")
+        check("batch_size", batch_size, whole(batch_size, 1), "an integer of at least 1")
         check("batch_size", batch_size, batch_size <= LARGEST, f"at most {LARGEST}")
         check("layout", layout, layout in ("NCHW", "NHWC"), "'NCHW' or 'NHWC'")
         check("remainder", remainder, remainder in ("keep", "drop"), "'keep' or 'drop'")
         check("dtype", dtype, dtype in DTYPES, f"one of {', '.join(DTYPES)}")
         check("dtype", dtype, torch or dtype != "bfloat16", "another one: numpy has no bfloat16, and torch is not installed")
-        check("channels", channels, _whole(channels, 1) and channels in (1, 3), "1 or 3")
+        check("channels", channels, whole(channels, 1) and channels in (1, 3), "1 or 3")
         named = isinstance(classes, str) and bool(classes) and classes != "folder"
         check("classes", classes, classes is None or kind.has_folders or named, "an attribute's name: this source has no folders")
-        check("most_waiting", most_waiting, most_waiting is None or _whole(most_waiting, 1), "an integer of at least 1, or None")
+        check("most_waiting", most_waiting, most_waiting is None or whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
-        image = settings.image_config
-        if not geometry.sizes(image):
-            raise ValueError(
-                "image_config: a batch wants crop_and_resize, random_resized_crop, resize: [width, height], center_crop or pad: its "
-                "pictures have one size"
-            )
-        if image.pre_encode_images:
-            raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
-        kind.check_images(settings)
-        most, largest = _share(settings, batch_size * channels * DTYPES[dtype], most_waiting)
-        means, deviations = _each("mean", mean, channels, 0.0), _each("std", std, channels, 1.0)
+        check_images(settings)
+        self._stepping = Stepping(steps, settings, batch_size, remainder, sizes, sizes_cache)
+        self._way: Way = "own"  # of the pass under way
+        self._handed: dict[str, Any] | None = None  # where ranks agree: the state of the batch that was handed out last
+        self._lengths: dict[tuple[int, int], int] = {}  # (epoch, world_size): the number of planned steps
+        most, largest = share(settings, batch_size * channels * DTYPES[dtype], 1 if steps == "planned" else most_waiting)
+        means, deviations = each("mean", mean, channels, 0.0), each("std", std, channels, 1.0)
         check("std", std, 0 not in deviations, "nothing that is 0")
-        self._other_scale = _other_scale(means, deviations)
+        self._other_scale = other_scale(means, deviations)
         if self._other_scale and settings.strict:
             raise ValueError(self._other_scale)
         if self._other_scale:
@@ -120,11 +133,46 @@ class DatagoBatchDataset(DatagoIterDataset):
             most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
             label=of_folder(self.classes) if self.classes is not None else of_attribute(classes) if isinstance(classes, str) else None,
         )  # fmt: skip
-        self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
+        self._client._config = replace(settings, image_config=replace(settings.image_config, image_to_rgb8=True), batch=self._batch)
 
-    if TYPE_CHECKING:
+    def _settle(self) -> Way:
+        """The way to equal steps that is taken now; the client's config follows it."""
+        info, config = get_worker_info(), self._client.config
+        way = self._stepping.way(config, info.id if info else None)
+        planned = self._stepping.planning if way == "planned" else None
+        self._client._config = replace(config, batch=replace(self._batch, planning=planned))
+        self._way = way
+        return way
 
-        def __iter__(self) -> Iterator[Batch]: ...
+    def __iter__(self) -> Iterator[Batch]:
+        way, self._handed = self._settle(), None
+        batches = super().__iter__()
+        return self._agreed(batches) if way == "agreed" else batches
+
+    def _agreed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """What ranks agree on, where a batch is read ahead: the state is that of the one that was handed out."""
+        state = None
+        for batch, state in agreed(batches):
+            self._handed = state
+            self._keep(state)
+            yield batch
+        self._handed = state and {**state, "ended": True}
+
+    def _stated(self, client: DatagoClient, outcome: Any) -> Any:
+        return (outcome, self._state_of(client, outcome, True)) if self._way == "agreed" else super()._stated(client, outcome)
+
+    def _next(self) -> DatagoClient:
+        self._settle()
+        return super()._next()
+
+    def _state_here(self) -> dict[str, Any]:
+        handed = self._handed
+        return handed if handed is not None and handed["epoch"] == self._epoch_now() else super()._state_here()
+
+    def _load(self, state: dict[str, Any] | list[dict[str, Any]], fit_loop: FitLoop | None) -> None:
+        self._settle()
+        super()._load(state, fit_loop)
+        self._handed = None
 
     def _pass(self) -> Generator[Any, None, None]:
         if self._other_scale:
@@ -145,6 +193,8 @@ class DatagoBatchDataset(DatagoIterDataset):
         }
         if self._batch.label is not None:
             made["target"] = self._targets(batch.targets)
+        if self._way == "planned":
+            made["valid"] = numpy.array(batch.valid) if torch is None else torch.tensor(batch.valid)
         return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
 
     def _tensor(self, batch: SampleBatch) -> Any:
@@ -179,65 +229,20 @@ class DatagoBatchDataset(DatagoIterDataset):
         return numpy.array(targets, numpy.int64) if torch is None else torch.tensor(targets, dtype=torch.int64)
 
     def __len__(self) -> int:
-        """How many batches a pass gives on this rank, if no sample fails: over all workers of the DataLoader that asks, each of which may
-        have a short one. TypeError where buckets decide about that, or where it is not known how many samples each worker has."""
+        """How many batches a pass gives on this rank. Where steps are planned that is exact. Else it holds if no sample fails, over all
+        workers of the DataLoader that asks, each of which may have a short one; TypeError where buckets decide about that, or where it is
+        not known how many samples each worker has."""
+        workers = asking_workers(sys._getframe(1))
+        self._check_length(FitLoop.of(sys._getframe(1)), workers, self._batch.size)
+        if self._settle() == "planned":
+            source = self._client.part(0, 1)
+            source.set_epoch(self._epoch_now())
+            key = source.epoch, source.config.source_config.world_size
+            if key not in self._lengths:
+                self._lengths[key] = cast(PlannedSource, source._opened()).steps()
+            return self._lengths[key]
         if len(geometry.sizes(self._client.config.image_config)) > 1:
             raise TypeError("the number of batches is not known: it depends on which pictures go to which bucket")
         size, drop = self._batch.size, self._batch.drop
-        workers = asking_workers(sys._getframe(1))
-        self._check_length(FitLoop.of(sys._getframe(1)), workers, size)
         counts = self._counts(workers, guessed=workers == 1)
         return sum(count // size if drop else -(-count // size) for count in counts)
-
-
-def check(name: str, value: object, good: object, wanted: str) -> None:
-    if not good:
-        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
-
-
-def _share(settings: Settings[Any], values: int, most_waiting: int | None) -> tuple[int, int]:
-    """How many batches half of the memory_limit holds, and bytes of the largest; 0, 0 without a limit. `values`: bytes of one pixel in
-    all pictures of a batch. Raises ValueError where all that may be open, and one that is handed out, do not fit in there."""
-    limit, sizes = settings.memory_limit, geometry.sizes(settings.image_config)
-    if limit is None:
-        return 0, 0
-    largest = values * max(width * height for width, height in sizes)
-    least = 1 + min(len(sizes), most_waiting or len(sizes))
-    if limit // 2 < least * largest:
-        raise ValueError(
-            f"memory_limit: got {limit}, wanted at least {2 * least * largest}: half of it is for batches, of which there may be {least} "
-            f"of {largest} bytes, an open one for each of {least - 1} sizes and one that is handed out; less takes a smaller batch_size, "
-            "fewer buckets or most_waiting"
-        )
-    return limit // 2 // largest, largest
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _each(name: str, value: Any, channels: int, default: float) -> tuple[float, ...]:
-    """One number for each channel."""
-    value = default if value is None else value
-    values = [value] * channels if isinstance(value, Real) else list(value) if isinstance(value, Iterable) else []
-    good = len(values) == channels and all(map(_finite, values))
-    check(name, value, good, f"a finite number, or {channels} of them")
-    return tuple(float(one) for one in values)
-
-
-def _other_scale(means: tuple[float, ...], deviations: tuple[float, ...]) -> str:
-    """What is wrong with a mean or std that is none of pictures whose values are 0 to 1; "" where they may be."""
-    for name, values, good, wanted in (
-        ("mean", means, all(0 <= value <= 1 for value in means), "0 to 1"),
-        ("std", deviations, all(0 < value <= 1 for value in deviations), "above 0 to 1"),
-    ):
-        if not good:
-            return f"{name}: got {values}, wanted {wanted}: pictures are scaled to [0, 1]; divide by 255 what is meant for 0 to 255"
-    return ""
-
-
-def _finite(value: Any) -> bool:
-    try:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
-        return False

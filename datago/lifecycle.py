@@ -11,7 +11,7 @@ from datago.engine._progress import Progress
 from datago.order import ranks
 from datago.run import STOP_GRACE, Pass
 from datago.settings import Settings
-from datago.sources import open_source
+from datago.sources import Source, open_source
 from datago.threads import OwnLock
 
 
@@ -128,11 +128,15 @@ class Lifecycle:
     def count(self) -> int | None:
         """How many samples a pass gives on this rank if none fails, the limit apart; None where the source does not count them.
         A folder is listed for that. Raises SourceError."""
+        return self._opened().count()
+
+    def _opened(self) -> Source:
+        """The source of a pass from the beginning, from which nobody reads."""
         run = resume.begin(self._config, self._epoch, *self._worker)
         run.draw()
         source = open_source(self._config, run, Progress())
         source.open()
-        return source.count()
+        return source
 
     def part(self, worker: int, workers: int) -> Self:
         """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""

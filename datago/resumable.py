@@ -32,7 +32,8 @@ class Resumable:
         self._tensors_only = False  # accelerate puts the batches together and sends parts of them to other processes
 
     def _epoch_now(self) -> int:
-        return int(self._epoch[0])
+        epoch = self._epoch  # item() raises MemoryError where it must, an index something of torch's own
+        return epoch[0] if isinstance(epoch, list) else int(epoch.item())
 
     def _follow(self, fit_loop: FitLoop | None) -> None:
         """A pass of Lightning's training begins, or of nobody's that is known (None): each is another epoch, but what was loaded."""
@@ -56,14 +57,27 @@ class Resumable:
 
     def _stated(self, client: DatagoClient, outcome: Any) -> Any:
         """A sample or batch, with its state where that is wished; Lightning's loop asks later for the states of what it was given."""
-        if self._with_state:
-            outcome["state"] = client.state_dict()
-        if self._fit_loop is not None:
-            try:
-                self._keeper.add(outcome["state"] if self._with_state else client.state_dict())
-            except SourceError:  # this source has no states: it says so to whoever saves a checkpoint
-                self._fit_loop = None
+        self._keep(self._state_of(client, outcome, self._fit_loop is not None))
         return outcome
+
+    def _state_of(self, client: DatagoClient, outcome: Any, wanted: bool) -> dict[str, Any] | None:
+        """The state right after an outcome, which gets it where that is wished. None where it is not `wanted` besides, or there is none."""
+        try:
+            state = client.state_dict() if self._with_state or wanted else None
+        except SourceError:  # this source has no states: it says so to whoever saves a checkpoint
+            if self._with_state:
+                raise
+            return None
+        if self._with_state:
+            outcome["state"] = state
+        return state
+
+    def _keep(self, state: dict[str, Any] | None) -> None:
+        """A batch or sample with that state is handed out."""
+        if state is None:
+            self._fit_loop = None
+        elif self._fit_loop is not None:
+            self._keeper.add(state)
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is that epoch's, in every worker. Raises ValueError, also where accelerate is about to split what ranks have

@@ -10,11 +10,12 @@ from typing import Any
 
 from datago import environment, metrics
 from datago.checkpoint.resume import Run
+from datago.checks import MAX_INT
 from datago.engine._pool import Hold, Pool
 from datago.engine._progress import Progress
 from datago.engine._sample import Failure
 from datago.errors import SourceValueError, raise_kept
-from datago.labels import labelled
+from datago.feeder import feed
 from datago.losses import Losses
 from datago.net.cancel import Stopped
 from datago.settings import Settings
@@ -85,7 +86,8 @@ class Pass:
     def _start(self) -> Hold:
         config, run = self._config, self.run
         assert run.seed is not None  # it was drawn
-        limit = run.left(config.limit)
+        planned = config.batch is not None and config.batch.planning is not None
+        limit = MAX_INT if planned else run.left(config.limit)  # the plan itself keeps to the limit
         if self.source.target is not None:
             limit = self.promised = min(limit, max(0, self.source.target - run.delivered))
         threads = environment.worker_count(limit, run.workers)
@@ -99,7 +101,7 @@ class Pass:
             memory_limit=config.memory_limit or 0,
             image=config.image_config,
             progress=self._progress,
-            ordered=config.ordered,
+            ordered=config.ordered and not planned,  # planned batches leave in order by themselves
             seed=run.seed,
             epoch=run.epoch,
             base=self.source.base,
@@ -120,13 +122,7 @@ class Pass:
 
     def _feed(self, pool: Pool) -> None:
         try:
-            label, classes = self._config.batch and self._config.batch.label, None
-            for batch in self.source.batches():
-                entries = list(batch)
-                if label:
-                    entries, classes = labelled(entries, label, self.source.base)
-                if not pool.submit(entries, classes):
-                    break
+            feed(pool, self.source, self._config.batch.label if self._config.batch else None)
         except BaseException as error:
             self.error = error
         finally:

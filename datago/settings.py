@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from datago import geometry, sources
 from datago.checks import (
@@ -28,6 +28,9 @@ from datago.checks import (
 from datago.engine._sample import Entry, Failure
 from datago.keys import key
 from datago.sources.settings import S
+
+if TYPE_CHECKING:
+    from datago.sources.planned import Planning
 
 SIDE = integer(1, 2**16)
 SIZE = either("pixels, or [width, height]", SIDE, pair(SIDE, ""))
@@ -140,6 +143,7 @@ class BatchSettings:
         most_waiting: pictures that may wait in batches that are not full.
         most, bytes: how many batches the memory_limit has room for, and how many bytes the largest has; 0 and 0: there is no limit.
         label: what gives a sample its class; None: samples have none.
+        planning: what planned batches follow; None: a batch is made of the next samples of one size.
     """
 
     size: int
@@ -153,6 +157,7 @@ class BatchSettings:
     most: int
     bytes: int
     label: Label | None = None
+    planning: "Planning | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)

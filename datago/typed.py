@@ -44,4 +44,5 @@ class Batch(TypedDict):
     masks: dict[str, Any]
     additional_images: dict[str, Any]
     target: NotRequired[Any]
+    valid: NotRequired[Any]
     state: NotRequired[dict[str, Any]]

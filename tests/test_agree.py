@@ -1,14 +1,17 @@
 """Ranks that agree on their steps, in processes of their own that are connected by gloo on this machine."""
 
+import io
 import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
+from conftest import jpeg
 
 from datago import SourceError
 from datago.agree import agreed
@@ -202,3 +205,65 @@ def test_several_ranks_need_torch_distributed(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SourceError, match="init_process_group has to be called first"):
         next(agreed(range(5)))
+
+
+IMAGES = """
+import json, pathlib
+from datago import DatagoBatchDataset
+CROP = {{"crop_and_resize": True, "default_image_size": 32, "downsampling_ratio": 8, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}}
+def dataset(**arguments):
+    return DatagoBatchDataset({{"source_type": "webdataset", "source_config": {{"url": {url!r}, "rank": "auto", "world_size": "auto"}},
+                               "image_config": CROP, "seed": 1, "ordered": True}}, 3, **arguments)
+"""
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """40 pictures of two shapes, in as many shards, that two ranks have unequally many batches of."""
+    for number in range(40):
+        with tarfile.open(tmp_path / f"{number:02}.tar", "w") as tar:
+            data = jpeg(*((32, 32) if number % 3 else (50, 25)), seed=number)
+            info = tarfile.TarInfo(f"{number:02}.jpg")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return IMAGES.format(url=str(tmp_path / "{00..39}.tar"))
+
+
+def test_a_dataset_whose_ranks_agree(shards):
+    """The default where steps cannot be planned; what the state says, a batch that was read ahead is not in it."""
+    script = """
+own = [batch["id"] for batch in dataset(steps="own")]
+for steps in ("agreed", None):
+    found = dataset(steps=steps)
+    batches = [(batch["id"], json.dumps(found.state_dict())) for batch in found]
+    assert [names for names, _ in batches] == own[: len(batches)]
+    over = dataset(steps=steps)
+    over.load_state_dict(json.loads(json.dumps(found.state_dict())))
+    assert list(over) == []  # also where this rank had more
+    handed = []
+    for names, state in batches[:3]:
+        handed += names
+        rest = dataset(steps="own")
+        rest.load_state_dict(json.loads(state))
+        assert sorted(handed + [name for batch in rest for name in batch["id"]]) == sorted(name for names in own for name in names)
+    found.set_epoch(1)
+    assert found.state_dict()["epoch"] == 1 and not found.state_dict()["ended"]
+    say(len(own), len(batches))
+"""
+    said = printed(2, shards + script)
+    own, agreed_on = zip(*(line.split() for lines in said for line in lines), strict=True)
+    assert len(set(agreed_on)) == 1 and int(agreed_on[0]) == min(map(int, own))
+
+
+def test_workers_of_a_data_loader_cannot_ask(shards):
+    script = """
+from torch.utils.data import DataLoader
+try:
+    list(DataLoader(dataset(steps="agreed"), batch_size=None, num_workers=1))
+except ValueError as error:
+    assert "datago.agreed(loader)" in str(error), error
+    say("refused")
+say(len(list(agreed(DataLoader(dataset(steps="own"), batch_size=None, num_workers=2)))))
+"""
+    said = printed(2, shards + script)
+    assert said[0] == said[1] and said[0][0] == "refused" and int(said[0][1]) > 3

@@ -277,7 +277,7 @@ seen, data = [], ast.literal_eval(config["data"])
 image = {"random_resized_crop": 16, "image_to_rgb8": True}
 image = configuration.parse({"source_type": "file", "source_config": {"root_path": "."}, "image_config": image}).image_config
 batch = SimpleNamespace(
-    size=30, layout="NHWC", drop=False, dtype="uint8", channels=3, mean=[0.0] * 3, std=[1.0] * 3, most_waiting=2**62, most=0, bytes=0)
+    size=30, layout="NHWC", drop=False, dtype="uint8", channels=3, mean=[0.0] * 3, std=[1.0] * 3, most_waiting=2**62, most=0, bytes=0, planning=None)
 pool = Pool(
     threads=2, work_capacity=64, ready_capacity=64, limit=10**6, max_file_bytes=2**30, image=image, progress=Progress(), batch=batch)
 gc.set_threshold(1, 1, 1)

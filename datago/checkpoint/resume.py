@@ -85,14 +85,13 @@ def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1
     states = checked(states, config)
     now, first = begin(config, states[0]["epoch"], worker, workers), states[0]
     if (first["world_size"], first["workers"]) == (now.world_size, now.workers):
-        own = [s for s in states if (s["rank"], s["worker"]) == (now.rank, now.worker)]
-        if not own:
+        own = source_type(config.source_type).own_state([state for state in states if state["rank"] == now.rank], now.worker)
+        if own is None:
             raise ValueError(
                 f"state: it is that of rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
                 f"worker {now.worker}: every rank saves and loads its own, or all load the list of all, which "
                 "datago.gather_state(state) gives when all ranks call it before one of them saves"
             )
-        own = own[0]
         now = replace(now, delivered=own["delivered"], spent=own["spent"], resume=own["source"])
         return now if own["seed"] is None else replace(now, seed=own["seed"], seed_is_random=own["drawn"])
     return _restriped(states, now, config)

@@ -3,6 +3,7 @@
     folder/<key>.sizes               MAGIC, 32 bytes of SHA-256 over the key and what follows, then n pairs of int32, little-endian:
                                      width and height in pixels, in the order of the listing; 0, 0 where none was found
     folder/<key>.<random>.sizes.part one being written; it gets its name when it is whole
+    folder/<key>.sizes.lock          is there while one process reads the pictures: others wait, and take what it has found
 
 Nothing else in the folder is touched. The key is a checksum of the listing: another listing has another file. A file is written once, or
 replaced whole, so that all processes may share a folder. What is not such a file, or not whole, counts as not there. What goes wrong with
@@ -10,22 +11,43 @@ the disk is logged, and sizes are read from the pictures.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from datago.engine._sizes import read_sizes
 
+if TYPE_CHECKING:
+    from numpy import int32
+    from numpy.typing import NDArray
+
+    from datago.engine._sample import Failure
+
+    Found = tuple[NDArray[int32], list[tuple[int, Failure]]]
+
 MAGIC = b"datago sizes 1\n\0"
 DEAD_S = 3600  # a file that was begun that long ago, and is not whole, has no writer any more
+POLL_S = 0.1  # between two looks whether another process has read the sizes
 
 log = logging.getLogger(__name__)
 
 
-def sizes_of(paths, threads, folder=None, *, max_file_bytes=2**30, orient=True, progress=None, stop=None):
+class Flag(Protocol):
+    """What tells that somebody does not want the answer any more."""
+
+    def is_set(self) -> bool: ...
+
+
+def sizes_of(
+    paths: Sequence[bytes], threads: int, folder: "str | os.PathLike[str] | None" = None, *, max_file_bytes: int = 2**30,
+    orient: bool = True, progress: Callable[[int], Any] | None = None, stop: Flag | None = None,
+) -> "Found | None":  # fmt: skip
     """What `read_sizes` gives, with its arguments; what is kept in `folder` is not read again.
 
     A picture whose size was not found is asked again each time, so that failures are those of today. Sizes that were read are kept.
@@ -37,12 +59,15 @@ def sizes_of(paths, threads, folder=None, *, max_file_bytes=2**30, orient=True, 
     key = listing_key(paths, orient)
     sizes = load(folder, key, len(paths))
     if sizes is None:
-        found = read_sizes(paths, threads, max_file_bytes, orient, progress, stop)
-        if found is not None:
-            save(folder, key, found[0])
-        return found
+        with _alone(folder, key, stop):
+            sizes = load(folder, key, len(paths))
+            if sizes is None:
+                found = read_sizes(paths, threads, max_file_bytes, orient, progress, stop)
+                if found is not None:
+                    save(folder, key, found[0])
+                return found
     unknown = numpy.flatnonzero(sizes[:, 0] == 0)
-    found = read_sizes([paths[number] for number in unknown], threads, max_file_bytes, orient, progress, stop)
+    found = read_sizes([paths[number] for number in unknown.tolist()], threads, max_file_bytes, orient, progress, stop)
     if found is None:
         return None
     sizes[unknown] = found[0]
@@ -51,7 +76,7 @@ def sizes_of(paths, threads, folder=None, *, max_file_bytes=2**30, orient=True, 
     return sizes, [(int(unknown[number]), failure) for number, failure in found[1]]
 
 
-def listing_key(paths, orient=True):
+def listing_key(paths: Sequence[bytes], orient: bool = True) -> str:
     """A checksum, in hexadecimal, of paths (bytes), and of each file's length and time of change: some 2 us a file on a local disk."""
     checksum = hashlib.sha256(b"oriented" if orient else b"stored")
     for path in paths:
@@ -64,7 +89,7 @@ def listing_key(paths, orient=True):
     return checksum.hexdigest()
 
 
-def load(folder, key, count):
+def load(folder: "str | os.PathLike[str]", key: str, count: int) -> "NDArray[int32] | None":
     """The sizes of `count` pictures, int32 of shape (count, 2), or None where there are none for that key."""
     import numpy
 
@@ -84,7 +109,7 @@ def load(folder, key, count):
     return numpy.frombuffer(data, "<i4").astype(numpy.int32).reshape(count, 2)
 
 
-def save(folder, key, sizes):
+def save(folder: "str | os.PathLike[str]", key: str, sizes: "NDArray[int32]") -> None:
     """Keeps sizes, int32 of shape (n, 2). Whoever writes the same at the same time does no harm."""
     data = sizes.astype("<i4").tobytes()
     part = _path(folder, f"{key}.{secrets.token_hex(8)}") + ".part"
@@ -105,7 +130,7 @@ def save(folder, key, sizes):
         log.warning("sizes of pictures cannot be kept in %s: %s", folder, error.strerror or error)
 
 
-def _remove_dead(folder):
+def _remove_dead(folder: "str | os.PathLike[str]") -> None:
     for entry in os.scandir(folder):
         if re.fullmatch(r"[0-9a-f]{64}\.[0-9a-f]{16}\.sizes\.part", entry.name):
             with contextlib.suppress(OSError):  # another process may be as quick
@@ -113,9 +138,38 @@ def _remove_dead(folder):
                     os.unlink(entry.path)
 
 
-def _path(folder, name):
+def _path(folder: "str | os.PathLike[str]", name: str) -> str:
     return os.path.join(folder, f"{name}.sizes")
 
 
-def _digest(key, data):
+@contextlib.contextmanager
+def _alone(folder: "str | os.PathLike[str]", key: str, stop: Flag | None) -> Iterator[None]:
+    """Waits until no other process has the lock, or `stop`. The system lets go of it when its owner ends. Where there are no locks
+    on files nobody waits."""
+    path = _path(folder, key) + ".lock"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = open(path, "ab")
+    except OSError:  # `save` says so
+        yield
+        return
+    with file:
+        while not (stop is not None and stop.is_set()):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(POLL_S)
+            except OSError:
+                break
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # a forked child has the file open too
+
+
+def _digest(key: str, data: bytes) -> bytes:
     return hashlib.sha256(key.encode() + data).digest()

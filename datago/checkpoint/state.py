@@ -11,7 +11,7 @@ from datago.settings import Settings
 
 VERSION = 1
 TOP = keys_of(Settings)
-# A dict has these keys, a list any number of such things; a pair is a check and what it wants.
+# A dict has these keys, and may have those that end with a question mark; a list any number of such things.
 STATE = {
     "source_type": one_of(sources.registered), "selection": OBJECT, "epoch": TOP["epoch"].check, "seed": or_none(TOP["seed"].check),
     "drawn": BOOL, "shuffled": BOOL, "uneven": UNEVEN, "rank": NATURAL, "world_size": integer(1), "worker": NATURAL, "workers": integer(1),
@@ -53,6 +53,12 @@ def _check_fits(state: dict[str, Any], config: Settings[Any]) -> None:
     then, now = state["selection"], selection(config)
     config_has = {"random_sampling": config.source_config.random_sampling, "uneven": config.uneven, "seed": config.seed}
     state_has = {"random_sampling": state["shuffled"], "uneven": state["uneven"], "seed": state["seed"]}
+    planned = (state["source"] or {}).get("steps")
+    planning = config.batch.planning if config.batch else None
+    if state["source"] is not None:
+        config_has["steps"], state_has["steps"] = ("planned" if given else "not planned" for given in (planning, planned))
+    if planned and planning:
+        config_has["remainder"], state_has["remainder"] = planning.remainder, planned["remainder"]
     config_has |= {key: now.get(key) for key in then | now}
     state_has |= {key: then.get(key) for key in then | now}
     for name, value in config_has.items():
@@ -77,10 +83,12 @@ def _check_form(where: str, value: Any, form: Any) -> None:
     if isinstance(form, Mapping):
         require(isinstance(value, dict), where, value, "an object")
         for key, part in form.items():
-            inside = f"{where}.{key}".lstrip(".")
-            if key not in value:
+            name = key.removesuffix("?")
+            inside = f"{where}.{name}".lstrip(".")
+            if name in value:
+                _check_form(inside, value[name], part)
+            elif name == key:
                 raise ValueError(f"{inside}: missing")
-            _check_form(inside, value[key], part)
     elif isinstance(form, list):
         require(isinstance(value, list), where, value, "a list")
         for number, item in enumerate(value):

@@ -10,7 +10,7 @@ from libc.string cimport memset
 from datago.engine._budget cimport Budget, budget_add_batch, budget_give_back, budget_leave
 from datago.engine._item cimport ITEM_BATCH, ITEM_FAILURE, ITEM_SAMPLE, Part, batch_free, entry_empty, item_free, item_give_up
 from datago.engine._pixels cimport (
-    DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image_free, dg_place, dg_placement_size,
+    DG_NO_MEMORY, DG_OK, DG_ROLE_IMAGE, DG_SAMPLE, dg_buffer_alloc, dg_fail, dg_image, dg_image_free, dg_place, dg_placement_size,
 )
 from datago.engine._ring cimport RING_OK, RingState, ring_close, ring_free, ring_new, ring_place, ring_pop, ring_push
 from datago._threads cimport (
@@ -112,7 +112,7 @@ cdef void gather(Item **out, Item *item) noexcept nogil:
 # ---- called with the lock held ---------------------------------------------------------------------------------------------
 
 cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
-    """An open batch with a place for every picture, its memory not cleared; NULL when memory is short."""
+    """A batch with a place for every picture, its memory not cleared, for the caller to put among the open ones; NULL: memory is short."""
     cdef Batch *batch = <Batch *>calloc(1, sizeof(Batch) + batcher.size * sizeof(Item *))
     if batch == NULL:
         return NULL
@@ -126,8 +126,6 @@ cdef Batch *batch_new(Batcher *batcher, int width, int height) noexcept nogil:
     batch.carrier.kind = ITEM_BATCH
     batch.carrier.batch = batch
     batch.carrier.position = -1
-    batch.next = batcher.open
-    batcher.open = batch
     batcher.count += 1
     budget_add_batch(batcher.budget, batcher.size * batch.stride)
     return batch
@@ -140,7 +138,7 @@ cdef void close(Batcher *batcher, Batch *batch, Item **out) noexcept nogil:
         link = &link[0].next
     link[0] = batch.next
     batch.closed = True
-    batch.dropped = batcher.drop and batch.taken < batcher.size
+    batch.dropped = batcher.drop and batch.taken < batcher.size and not batcher.planned
     batcher.waiting -= batch.taken
     batch.carrier.number = batcher.number
     batcher.number += 1
@@ -163,27 +161,48 @@ cdef void close_fullest(Batcher *batcher, Item **out) noexcept nogil:
     close(batcher, fullest, out)
 
 
+cdef bint has_image(Item *item) noexcept nogil:
+    """False for a failure; a sample without an image becomes one."""
+    if item.kind == ITEM_SAMPLE and (item.part_count == 0 or item.parts[0].role != DG_ROLE_IMAGE):
+        item.kind = ITEM_FAILURE
+        dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
+    return item.kind == ITEM_SAMPLE
+
+
+cdef void send_by_itself(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    item.number = batcher.number
+    batcher.number += 1
+    gather(out, item)
+
+
+cdef void close_complete(Batcher *batcher, Item **out) noexcept nogil:
+    """The planned batches that are full leave, up to the first one that is not. Wakes the feeder where it may have waited for that."""
+    cdef Batch *first = batcher.open
+    while batcher.open != NULL and batcher.open.filled == batcher.open.taken:
+        close(batcher, batcher.open, out)
+    if batcher.open != first or (first != NULL and first.pending == 0):
+        pthread_cond_broadcast(&batcher.room)
+
+
 cdef bint give_place(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     """Gives an item the next place in the batch of its size. False for a failure, which has no place and goes out by itself."""
     cdef Part *part = &item.parts[0]
     cdef Batch *batch = batcher.open
     cdef char text[64]
-    if item.kind == ITEM_SAMPLE and (item.part_count == 0 or part.role != DG_ROLE_IMAGE):
-        item.kind = ITEM_FAILURE
-        dg_fail(&item.error, DG_SAMPLE, "no image, and a batch is made of images")
-    if item.kind == ITEM_SAMPLE:
+    if has_image(item):
         while batch != NULL and (batch.width != part.picture.image.width or batch.height != part.picture.image.height):
             batch = batch.next
         if batch == NULL:
             batch = batch_new(batcher, part.picture.image.width, part.picture.image.height)
+            if batch != NULL:
+                batch.next = batcher.open
+                batcher.open = batch
         if batch == NULL:
             item.kind = ITEM_FAILURE
             snprintf(text, sizeof(text), "no memory for a batch of %d pictures", batcher.size)
             dg_fail(&item.error, DG_NO_MEMORY, text)
     if item.kind == ITEM_FAILURE:
-        item.number = batcher.number
-        batcher.number += 1
-        gather(out, item)
+        send_by_itself(batcher, item, out)
         return False
     item.batch = batch
     item.place = batch.taken
@@ -208,7 +227,10 @@ cdef void send(Batcher *batcher, Item *out, Item **left) noexcept nogil:
     while out != NULL:
         item = out
         out = item.next
-        state = ring_place(batcher.ready, item, item.number) if batcher.turns != NULL else ring_push(batcher.ready, item, -1)
+        if batcher.turns != NULL or batcher.planned:
+            state = ring_place(batcher.ready, item, item.number)
+        else:
+            state = ring_push(batcher.ready, item, -1)
         if state != RING_OK:
             item.next = left[0]
             left[0] = item
@@ -220,8 +242,8 @@ cdef void give_budget_back(Batcher *batcher, Item *item) noexcept nogil:
     item.encoded = item.pixels = 0
 
 
-cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
-    """Writes the picture into its place. The batch goes out if that was the last place."""
+cdef void write(Batcher *batcher, Item *item) noexcept nogil:
+    """Writes the picture into its place."""
     cdef Batch *batch = item.batch
     cdef Part *part = &item.parts[0]
     # dg_process has made 8 bits and three channels of every picture, so this cannot fail.
@@ -229,13 +251,49 @@ cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
     dg_image_free(&part.picture.image)
     part.picture.image.width = part.picture.image.height = 0
     give_budget_back(batcher, item)
-    pthread_mutex_lock(&batcher.lock)
+
+
+cdef void count_filled(Batcher *batcher, Item *item) noexcept nogil:
+    """The caller holds the lock."""
     if item.entry != NULL:
         item.next = batcher.spent
         batcher.spent = item
-    batch.filled += 1
+    item.batch.filled += 1
+
+
+cdef void fill(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """Writes the picture into its place. The batch goes out if that was the last place."""
+    cdef Batch *batch = item.batch
+    write(batcher, item)
+    pthread_mutex_lock(&batcher.lock)
+    count_filled(batcher, item)
     if batch.closed and batch.filled == batch.taken:
         gather(out, batch.carrier)
+    pthread_mutex_unlock(&batcher.lock)
+
+
+cdef void fill_planned(Batcher *batcher, Item *item, Item **out) noexcept nogil:
+    """The place of an item of a planned batch is filled, or stays empty for another one."""
+    cdef Batch *batch = item.batch
+    cdef dg_image *image = &item.parts[0].picture.image
+    cdef bint good = has_image(item)
+    if good and (image.width != batch.width or image.height != batch.height):
+        item.kind = ITEM_FAILURE
+        dg_fail(&item.error, DG_SAMPLE, "its size is not that of its batch")
+        good = False
+    if good:
+        write(batcher, item)
+    else:
+        give_budget_back(batcher, item)
+    pthread_mutex_lock(&batcher.lock)
+    batch.pending -= 1
+    if good:
+        count_filled(batcher, item)
+        batch.items[item.place] = item
+    else:
+        item.position = -1  # the one that comes in its place is what is handed out there
+        send_by_itself(batcher, item, out)
+    close_complete(batcher, out)
     pthread_mutex_unlock(&batcher.lock)
 
 
@@ -243,6 +301,11 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
     cdef Item *out
     cdef void *next = item
     cdef bint placed
+    if item.batch != NULL:
+        out = NULL
+        fill_planned(batcher, item, &out)
+        send(batcher, out, left)
+        return
     if batcher.turns != NULL and ring_place(batcher.turns, item, item.number) != RING_OK:
         item.next = left[0]
         left[0] = item
@@ -250,7 +313,7 @@ cdef void batcher_add(Batcher *batcher, Item *item, Item **left) noexcept nogil:
     while True:
         out = NULL
         pthread_mutex_lock(&batcher.lock)
-        while batcher.max_batches and batcher.count >= batcher.max_batches and not batcher.stopped:
+        while not batcher.planned and batcher.max_batches and batcher.count >= batcher.max_batches and not batcher.stopped:
             dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
         # Where order is kept this item may have to wait, or others may have waited for it: all whose turn it is now get their place.
         if batcher.turns != NULL:
@@ -277,6 +340,55 @@ cdef void batcher_flush(Batcher *batcher, Item **left) noexcept nogil:
         (<Item *>item).next = left[0]
         left[0] = <Item *>item
     pthread_mutex_lock(&batcher.lock)
+    while batcher.planned and batcher.open != NULL:  # after a stop, or an error of the source
+        batcher.open.carrier.next = left[0]
+        left[0] = batcher.open.carrier
+        batcher.open = batcher.open.next
     close_all(batcher, &out)
     pthread_mutex_unlock(&batcher.lock)
     send(batcher, out, left)
+
+
+# ---- the feeder's side of planned batches -----------------------------------------------------------------------------
+
+cdef bint batcher_wait(Batcher *batcher, bint at_end, Batch **wanting) noexcept nogil:
+    cdef Batch *first
+    cdef bint go_on
+    wanting[0] = NULL
+    pthread_mutex_lock(&batcher.lock)
+    while not batcher.stopped:
+        first = batcher.open
+        if first != NULL and first.pending == 0:
+            wanting[0] = first
+            break
+        if first == NULL if at_end else batcher.count < batcher.max_batches:
+            break
+        dg_cond_wait(&batcher.room, &batcher.lock, dg_now() + 3600)
+    go_on = not batcher.stopped
+    pthread_mutex_unlock(&batcher.lock)
+    return go_on
+
+
+cdef Batch *batcher_begin(Batcher *batcher, int64_t group, int places, int width, int height) noexcept nogil:
+    cdef Batch **link = &batcher.open
+    cdef Batch *batch
+    pthread_mutex_lock(&batcher.lock)
+    batch = batch_new(batcher, width, height)
+    if batch != NULL:
+        batch.group, batch.taken = group, places
+        batcher.waiting += places
+        while link[0] != NULL:
+            link = &link[0].next
+        link[0] = batch
+    pthread_mutex_unlock(&batcher.lock)
+    return batch
+
+
+cdef Batch *batcher_expect(Batcher *batcher, Batch *batch, int count) noexcept nogil:
+    pthread_mutex_lock(&batcher.lock)
+    if batch == NULL:
+        batch = batcher.open
+    if batch != NULL:
+        batch.pending += count
+    pthread_mutex_unlock(&batcher.lock)
+    return batch

@@ -22,8 +22,9 @@ cdef struct Batch
 
 cdef struct Item:
     ItemKind kind
-    Batch *batch         # of a sample: where it has its place, once it has one
+    Batch *batch         # of a sample: where it has its place, once it has one; a planned one from the beginning
     int place            # its number there
+    bint repeated        # another one of the same sample counts, and this one does not
     void *entry          # the Entry, owned; NULL where the source gave but the path of a file, which is the sample's id
     const char *name     # what a failure calls it
     const char *rng_name  # what it is called when something is drawn for it: without the folders and hosts of a machine
@@ -38,15 +39,17 @@ cdef struct Item:
 
 cdef struct Batch:
     int width, height    # pixels, of every picture
-    int taken            # places that were given out
+    int taken            # places that were given out; all of them in a planned batch
     int filled           # places that are written
+    int pending          # of a planned batch: items that are on their way to a place
+    int64_t group        # of a planned batch: its number in the plan of the stream
     bint closed          # no more places will be given out
     bint dropped         # it did not get full, and batches that do not are dropped
     size_t stride        # bytes of one picture
     dg_buffer memory     # all pictures, one after the other
     Batch *next          # in the list of open batches
     Item *carrier        # what goes through the ready ring
-    Item *items[1]       # in their places
+    Item *items[1]       # in their places; NULL where nothing is written yet
 
 cdef Item *item_new(object entry) except NULL  # of what a source yields; see sources/__init__.py
 cdef void item_free(Item *item) noexcept       # with the batch that it carries

@@ -104,7 +104,8 @@ cdef void entry_empty(object entry) noexcept:
 cdef void batch_free(Batch *batch) noexcept:
     cdef int i
     for i in range(batch.taken):
-        item_free(batch.items[i])
+        if batch.items[i] != NULL:
+            item_free(batch.items[i])
     dg_buffer_free(&batch.memory)
     free(batch.carrier)
     free(batch)

@@ -83,4 +83,5 @@ cdef int set_batch_options(Batcher *batcher, batch) except -1:
     if dg_placement_set(&batcher.placement, layout, DTYPES[batch.dtype], batch.channels, mean, std, &error) != DG_OK:
         raise ValueError(f"mean, std: {error.text.decode()}")
     batcher.size, batcher.drop, batcher.most_waiting, batcher.max_batches = batch.size, batch.drop, batch.most_waiting, batch.most
+    batcher.planned = batch.planning is not None
     return 0

@@ -71,8 +71,11 @@ cdef extern from "draws.h" nogil:
         dg_steps steps
         double flip
 
+    ctypedef struct dg_frame:
+        dg_size target
+
     ctypedef struct dg_draw:
-        pass
+        dg_frame frame
 
 
 cdef extern from "place.h" nogil:

@@ -20,12 +20,13 @@ from datago._threads cimport (
     pthread_mutex_unlock, pthread_t,
 )
 from datago.engine._batch cimport (
-    Batcher, batcher_add, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release, batcher_stop,
+    Batcher, batcher_add, batcher_begin, batcher_expect, batcher_flush, batcher_free, batcher_leave, batcher_new, batcher_release,
+    batcher_stop, batcher_wait,
 )
 from datago.engine._budget cimport (
     Budget, budget_counts, budget_destroy, budget_give_back, budget_init, budget_leave, budget_stop, budget_take_encoded,
 )
-from datago.engine._item cimport ITEM_BATCH, Item, item_free, item_new
+from datago.engine._item cimport ITEM_BATCH, Batch, Item, item_free, item_new
 from datago.engine._options cimport free_image_options, set_batch_options, set_image_options
 from datago.engine._pixels cimport (
     atomic_int, dg_heap_free, dg_heap_inherited, dg_heap_new, dg_heap_trim, dg_scratch, dg_scratch_free, dg_worker, dg_worker_enter,
@@ -154,7 +155,7 @@ cdef bint admit(PoolState *pool, Item *item) noexcept nogil:
 
 
 cdef int samples_of(Item *item) noexcept nogil:
-    return item.batch.taken if item.kind == ITEM_BATCH else 1
+    return item.batch.filled if item.kind == ITEM_BATCH else 1
 
 
 cdef void discard(PoolState *pool, Item *item) noexcept:
@@ -184,7 +185,8 @@ cdef class Pool:
         seed, epoch: of what is drawn for each sample, 64 bits each.
         base: leading bytes of paths that say only where the folder lies. They are left out of what is drawn by.
         batch: None, or what batches are to be (see DatagoBatchDataset): size, layout, dtype, channels, mean, std, drop, most_waiting;
-            and, for a memory_limit, `most`, the number of batches that there may be, and `bytes`, the size of the largest.
+            for a memory_limit, `most`, the number of batches that there may be, and `bytes`, the size of the largest; and `planning`:
+            where it is not None, batches come by `submit_planned`, and leave in that order.
     """
 
     cdef PoolState *pool
@@ -226,6 +228,9 @@ cdef class Pool:
                 raise MemoryError
             pool.batcher.limit = limit
             set_batch_options(pool.batcher, batch)
+            if pool.batcher.planned:  # as many as may wait for the reader, and those that the threads fill meanwhile
+                most = ready_capacity + 2 + 2 * threads // pool.batcher.size
+                pool.batcher.max_batches = min(most, pool.batcher.max_batches or most)
         pool.alive = pool.working = threads
         # Libraries read the environment when a thread begins, and Python changes it with the GIL held: so it is held until all have begun.
         while self.started < threads and failed == 0:
@@ -289,6 +294,59 @@ cdef class Pool:
         It waits outside the GIL for room, and then until another batch may be needed, so that a source begins nothing that nobody wants.
         False once the pool was stopped.
         """
+        return self.admit_all(entries, classes, NULL, -1, None, None)
+
+    def submit_planned(self, int64_t group, int width, int height, list entries, list valid, list places=None, list classes=None) -> bool:
+        """Admits the items of a planned batch: all of them, where `places` is None, else others for places that stayed empty.
+
+        Batches are submitted one after the other, each when `empty_places` has said that there is room.
+
+        Args:
+            group: the number of the batch, which is also the position of its samples.
+            width, height: pixels, of its pictures.
+            valid: for each entry a bool; see SampleBatch.
+
+        Returns:
+            False once the pool was stopped.
+
+        Raises:
+            MemoryError: there is no memory for the batch.
+        """
+        cdef PoolState *pool = self.pool
+        cdef Batch *batch = NULL
+        self.check_process()
+        if not 0 < len(entries) <= pool.batcher.size:
+            raise ValueError(f"entries: got {len(entries)}, wanted 1 to {pool.batcher.size}")
+        if places is None:
+            places = list(range(len(entries)))
+            batch = batcher_begin(pool.batcher, group, len(entries), width, height)
+            if batch == NULL:
+                raise MemoryError(f"no memory for a batch of {len(entries)} pictures")
+        batch = batcher_expect(pool.batcher, batch, len(entries))  # only the first one wants others
+        if batch == NULL:
+            return False
+        return self.admit_all(entries, classes, batch, group, valid, places)
+
+    def empty_places(self, bint at_end=False):
+        """Waits outside the GIL for what the feeder of planned batches has to do next.
+
+        Returns:
+            (group, places), where other items are wanted for places of the batch `group`; (-1, []) when another batch may be submitted,
+            with `at_end` when all of them have left; None once the pool was stopped.
+        """
+        cdef PoolState *pool = self.pool
+        cdef Batch *batch = NULL
+        cdef bint go_on
+        self.check_process()
+        with nogil:
+            go_on = batcher_wait(pool.batcher, at_end, &batch)
+        if not go_on:
+            return None
+        if batch == NULL:
+            return -1, []
+        return batch.group, [place for place in range(batch.taken) if batch.items[place] == NULL]
+
+    cdef bint admit_all(self, list entries, list classes, Batch *batch, int64_t group, list valid, list places) except -1:
         cdef tuple own = tuple(entries)  # another thread may change the list
         cdef Py_ssize_t i = 0, count = len(own)
         cdef Item **items = NULL
@@ -304,6 +362,9 @@ cdef class Pool:
                 items[i] = item_new(own[i])
                 if classes is not None:
                     items[i].target = classes[i]
+                if batch != NULL:
+                    items[i].batch, items[i].place = batch, places[i]
+                    items[i].position, items[i].repeated = group, not valid[i]
             with nogil:
                 i = 0
                 while i < count and admit(pool, items[i]):

@@ -34,6 +34,8 @@ cdef dg_status process_sample(ProcessContext *context, dg_worker *tools, dg_scra
     if item.parts[0].path != NULL:
         rng_name += context.base
     dg_draw_begin(&draw, &options.crop, context.seed, context.epoch, rng_name, strlen(rng_name))
+    if item.batch != NULL and options.crop.bucket_count:
+        draw.frame.target.width, draw.frame.target.height = item.batch.width, item.batch.height
     if not read_file(context, scratch, item) or not reserve_pixels(context, &options, item):
         return item.error.status
     for i in range(item.part_count):

@@ -25,7 +25,7 @@ cdef class SampleBatch:
     cdef readonly int width, height
     cdef readonly bint dropped
     cdef readonly PixelBuffer pixels
-    cdef readonly list samples, targets
+    cdef readonly list samples, targets, valid
 
 # A Sample (its dict if `convert`), a Failure or a SampleBatch; the item's pixels move into it. It raises MemoryError where there is no
 # memory for a batch, or not even for a Failure.

@@ -34,6 +34,7 @@ cdef class SampleBatch:
             so there may be room behind the last picture.
         samples: list of Sample, in their order in `pixels`; their `image` is empty but for its original size.
         targets: list of their classes, integers; zeros where samples have none.
+        valid: list of bool: False where a sample repeats one that counts.
         dropped: True if it did not get full and `remainder` is "drop".
     """
 
@@ -174,9 +175,10 @@ cdef SampleBatch batch_result(Batch *batch):
     cdef SampleBatch result = SampleBatch.__new__(SampleBatch)
     cdef int i
     result.width, result.height, result.dropped = batch.width, batch.height, batch.dropped
-    result.samples, result.targets = [], []
+    result.samples, result.targets, result.valid = [], [], []
     for i in range(batch.taken):
         result.targets.append(batch.items[i].target)
+        result.valid.append(not batch.items[i].repeated)
         result.samples.append(item_sample(batch.items[i], False))
     result.pixels = adopt(&batch.memory)
     return result

@@ -5,12 +5,14 @@ would take different numbers of batches, and a trainer that synchronises its ran
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datago.order import plan
 
 if TYPE_CHECKING:
     import numpy
+    from numpy import int64
+    from numpy.typing import ArrayLike, NDArray
 
 STEPS = 1 << 127  # tells the key of the order of steps from that of samples: an epoch has 63 bits
 
@@ -56,8 +58,8 @@ class StepPlan:
     """
 
     def __init__(
-        self, buckets: "numpy.ndarray | Sequence[int]", world_size: int, batch_size: int, *, seed: int = 0, epoch: int = 0,
-        shuffle: bool = True, remainder: str = "keep", uneven: str = "keep", history: Sequence[Phase | tuple] = (),
+        self, buckets: "ArrayLike", world_size: int, batch_size: int, *, seed: int = 0, epoch: int = 0, shuffle: bool = True,
+        remainder: str = "keep", uneven: str = "keep", history: Sequence[Phase | tuple[int, int, int]] = (),
     ) -> None:  # fmt: skip
         import numpy
 
@@ -81,7 +83,9 @@ class StepPlan:
             order = self._left(order, len(buckets), phase)
         self._lay(order, buckets, world_size, batch_size, steps_key)
 
-    def _lay(self, order, buckets, world_size, batch_size, steps_key):
+    def _lay(
+        self, order: "NDArray[int64]", buckets: "NDArray[Any]", world_size: int, batch_size: int, steps_key: int | None
+    ) -> None:  # fmt: skip
         """Cuts the samples of `order` into steps.
 
         `_samples` has the samples bucket by bucket, each in its order; step s is the `_size[s]` of them from `_begin[s]` on. Bucket number
@@ -119,7 +123,7 @@ class StepPlan:
             turn = plan.permutation(len(bucket), steps_key)
         self._bucket, self._begin, self._size = bucket[turn], begin[turn], size[turn]
 
-    def _left(self, order, count, phase):
+    def _left(self, order: "NDArray[int64]", count: int, phase: Phase) -> "NDArray[int64]":
         """What of `order` the done steps of a phase have not used."""
         import numpy
 
@@ -139,40 +143,47 @@ class StepPlan:
         """The number of the bucket that all ranks have at a step, 0 to len() - 1. Raises IndexError."""
         return int(self._names[self._bucket[self._checked(step)]])
 
-    def batch(self, step: int, rank: int) -> "tuple[numpy.ndarray, numpy.ndarray]":
+    def counts(self, rank: int) -> "NDArray[int64]":
+        """How many samples a rank has at each step, repetitions included: int64 of shape (len(),). Raises IndexError."""
+        import numpy
+
+        rank = self._checked_rank(rank)
+        least = self._size if self._uneven != "pad" else self._size + rank  # with "pad" all have as many as rank 0
+        counts: NDArray[int64] = numpy.maximum(1, -(-(least - rank) // self.world_size))
+        return counts
+
+    def batch(self, step: int, rank: int) -> "tuple[NDArray[int64], NDArray[numpy.bool_]]":
         """(samples, valid): the numbers of a rank's samples at a step, int64 of shape (m,), and bool of shape (m,): False where the
         sample repeats one that another rank has at this step, and is not to be counted. m is 1 to batch_size. Raises IndexError."""
         import numpy
 
         step, rank = self._checked(step), self._checked_rank(rank)
         size, ranks = int(self._size[step]), self.world_size
-        count = -(-size // ranks) if self._uneven == "pad" else max(1, -(-(size - rank) // ranks))
+        count = max(1, -(-(size if self._uneven == "pad" else size - rank) // ranks))
         places = rank + ranks * numpy.arange(count)
         return self._samples[self._begin[step] + places % size], places < size
 
-    def spares(self, bucket: int, rank: int) -> "tuple[numpy.ndarray, numpy.ndarray]":
+    def spares(self, bucket: int, rank: int) -> "tuple[NDArray[int64], NDArray[numpy.bool_]]":
         """(samples, valid): what a rank takes in place of samples of a bucket that failed, in this order.
 
-        First its part of what the plan leaves out, which nobody else takes, so that it counts (valid). Then what it has at the bucket's
-        first step in the plan, to be repeated (not valid). Both are empty where the bucket has no step. Raises IndexError.
+        First its part of what the plan leaves out, which nobody else takes, so that it counts (valid). Then all that the plan has of the
+        bucket, to be repeated (not valid). Both are empty where the bucket has no step. Raises IndexError.
         """
         import numpy
 
         rank = self._checked_rank(rank)
         found = numpy.flatnonzero(self._names == bucket)
-        steps = numpy.flatnonzero(self._bucket == found[0])[:1] if len(found) else found
-        if not len(steps):
-            return numpy.zeros(0, numpy.int64), numpy.zeros(0, bool)
-        left_out = self._samples[self._spares[found[0]] + rank : self._bounds[found[0] + 1] : self.world_size]
-        again, _ = self.batch(steps[0], rank)
+        begin, spares, end = (int(edges[found[0]]) for edges in (self._bounds, self._spares, self._bounds[1:])) if len(found) else (0, 0, 0)
+        left_out = self._samples[spares + rank : end : self.world_size] if spares > begin else self._samples[:0]
+        again = numpy.roll(self._samples[begin:spares], -rank)
         return numpy.concatenate((left_out, again)), numpy.arange(len(left_out) + len(again)) < len(left_out)
 
-    def _checked(self, step):
+    def _checked(self, step: int) -> int:
         if not 0 <= step < len(self):
             raise IndexError(f"step {step}: the plan has {len(self)}")
         return step
 
-    def _checked_rank(self, rank):
+    def _checked_rank(self, rank: int) -> int:
         if not 0 <= rank < self.world_size:
             raise IndexError(f"rank {rank}: world_size is {self.world_size}")
         return rank

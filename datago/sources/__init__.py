@@ -73,7 +73,8 @@ def recognise(given: str) -> tuple[str, dict[str, Any]] | None:
 def pass_settings(config: "Settings[Any]", run: "Run", progress: "Progress") -> PassSettings[Any]:
     """What a source is made of: of a checked configuration, for a Run (see checkpoint/resume.py) whose seed was drawn."""
     known = {name: getattr(config, name) for name in ("limit", "max_file_bytes", "ordered", "uneven")}
-    return PassSettings(source=config.source_config, progress=progress, **known, **run.of_source())
+    planning = config.batch.planning if config.batch else None
+    return PassSettings(source=config.source_config, progress=progress, planning=planning, **known, **run.of_source())
 
 
 def open_source(config: "Settings[Any]", run: "Run", progress: "Progress") -> Source:

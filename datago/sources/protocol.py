@@ -160,8 +160,8 @@ class SourceType(Generic[S]):
     # ---- the state ----
 
     state: ClassVar[Mapping[str, Any]] = {}
-    """The form of what `Source.state` gives: for each key a check, a dict of the same kind, or a list with one of these, which any number
-    of items in a list have."""
+    """The form of what `Source.state` gives: for each key (it may be missing if a question mark is behind it) a check, a dict of the same
+    kind, or a list with one of these, which any number of items in a list have."""
 
     def check_state(self, state: dict[str, Any]) -> None:
         """Checks a state dict (`DatagoClient.state_dict`) whose parts have the right form; its `source` is one that Source.state gave.
@@ -176,6 +176,13 @@ class SourceType(Generic[S]):
         """The keys of source_config that say which samples are wanted, and their values: a state belongs to these. What can be told from
         the samples that come (the listing of a folder, say) needs no place here."""
         return {}
+
+    can_plan: bool = False
+    """Whether it makes a PlannedSource (datago/sources/planned.py) where `settings.planning` is given."""
+
+    def own_state(self, states: list[dict[str, Any]], worker: int) -> dict[str, Any] | None:
+        """With which of a rank's states this worker of it goes on, where there are as many workers as then; None: it is not there."""
+        return next((state for state in states if state["worker"] == worker), None)
 
     can_restripe: bool = False
     """Whether a pass can go on with another number of streams than it began with."""

@@ -1,11 +1,14 @@
 """The settings of a source: what a config says of it, and what one pass is made of."""
 
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from datago.checks import RANK, WORLD_SIZE
 from datago.engine._progress import Progress
 from datago.keys import key
+
+if TYPE_CHECKING:
+    from datago.sources.planned import Planning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class PassSettings(Generic[S]):
         epoch, seed: datago.order.plan makes a shuffled order of them.
         seed_is_random: the seed was drawn for this stream alone. False: all streams have the same seed, so they can share one order.
         progress: the positions of the samples that were handed out. Others fill it.
+        planning: None, or what a planned pass follows; only a source whose SourceType `can_plan` is
+            given it.
         resume: what `Source.state` gave in an earlier pass of this seed and epoch; None: the pass begins at the beginning.
     """
 
@@ -62,4 +67,5 @@ class PassSettings(Generic[S]):
     seed: int
     seed_is_random: bool
     progress: Progress
+    planning: "Planning | None"
     resume: dict[str, Any] | None

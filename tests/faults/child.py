@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import gc
 import json
+import logging
 import os
 import resource
 import signal
@@ -17,6 +18,8 @@ import time
 from reading import drain
 
 from datago import DatagoClient
+
+logging.getLogger("datago").addHandler(logging.NullHandler())  # what is written to stderr otherwise is looked at
 
 
 @contextlib.contextmanager

@@ -23,7 +23,11 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
 ]
-HEAD = f"import sys; sys.path.insert(0, {str(HERE)!r}); config = __import__('json').loads(sys.argv[1])\nfrom datago import *\n"
+# Warnings, of work that is still in flight say, are silenced: what these programs write to stderr is an error.
+HEAD = (
+    f"import sys; sys.path.insert(0, {str(HERE)!r}); config = __import__('json').loads(sys.argv[1])\nfrom datago import *\n"
+    "import logging; logging.getLogger('datago').addHandler(logging.NullHandler())\n"
+)
 assert COLUMNS[0] == FILE
 
 

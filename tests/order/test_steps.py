@@ -99,7 +99,7 @@ def test_spares_that_were_taken_do_not_come_again():
     buckets = numpy.zeros(11, int)
     first = StepPlan(buckets, 2, 2, remainder="drop")
     taken = first.spares(0, 1)[0][:1]
-    assert len(first) == 2 and [len(first.spares(0, rank)[0]) for rank in range(2)] == [2 + 2, 1 + 2]
+    assert len(first) == 2 and [len(first.spares(0, rank)[0]) for rank in range(2)] == [2 + 8, 1 + 8]
     used = {s for step in range(1) for samples, _ in ranks_of(first, step) for s in samples.tolist()} | set(taken.tolist())
     rest = StepPlan(buckets, 3, 2, remainder="drop", history=[Phase(2, 2, 1, taken.tolist())])
     assert {s for samples, _ in ranks_of(rest, 0) for s in samples.tolist()} == set(range(11)) - used and len(rest) == 1

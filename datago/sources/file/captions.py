@@ -15,6 +15,7 @@ from datago.errors import SourceValueError, printable, source_os_error
 from datago.sources.attributes import attributes_text
 from datago.sources.file.tree import Tree
 from datago.sources.names import TEXT_NAMES
+from datago.sources.planned import Group
 
 MOST = 2**20  # bytes of a text or JSON file
 THREADS = 16  # that read these: a network file system takes its time for each, and answers many at once
@@ -35,7 +36,7 @@ class Captions:
         self._rows: dict[bytes, str] = {}  # of an image, by its path below the root: JSON text
         self._looked_at = 0  # of tree.sidecars, in how many folders metadata was looked for
 
-    def attach(self, batches: Iterator[Sequence[tuple[bytes, int] | Failure]]) -> Iterator[Sequence[Item]]:
+    def attach(self, batches: Iterator[Sequence[Item]]) -> Iterator[Sequence[Item]]:
         """The same entries in the same order: for a pair whose image has attributes an Entry, and a Failure where they cannot be read.
 
         Raises:
@@ -46,16 +47,16 @@ class Captions:
             attached = self._attached(batch) if self._tree.sidecars else batch
             if attached is None:
                 return
-            yield attached
+            yield Group(batch.number, batch.size, attached, batch.valid) if isinstance(batch, Group) else attached
 
     # ---- beside a picture ----
 
-    def _attached(self, batch: Sequence[tuple[bytes, int] | Failure]) -> list[Item] | None:
+    def _attached(self, batch: Sequence[Item]) -> list[Item] | None:
         """None: the pass has ended meanwhile."""
         base, sidecars = len(self._tree.base), self._tree.sidecars
         beside: list[list[bytes]] = []  # for each entry the paths that there may be
         for entry in batch:
-            path = b"" if isinstance(entry, Failure) else entry[0]
+            path = b"" if not isinstance(entry, tuple) else entry[0]
             kinds = sidecars.get(path[base : path.rfind(b"/") + 1], ()) if path else ()
             # what comes later counts more: the texts, whose suffixes Folder names first
             beside.append([path[: path.rfind(b".")] + kind for kind in reversed(kinds) if kind.startswith(b".")])
@@ -64,7 +65,7 @@ class Captions:
             return None
         found = iter(read)
         return [
-            entry if isinstance(entry, Failure) else self._with_attributes(entry, paths, [*islice(found, len(paths))])
+            entry if not isinstance(entry, tuple) else self._with_attributes(entry, paths, [*islice(found, len(paths))])
             for entry, paths in zip(batch, beside, strict=True)
         ]
 

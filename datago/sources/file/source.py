@@ -3,14 +3,16 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from datago.engine._sample import Entry, Failure
 from datago.errors import SourceValueError
 from datago.order import plan
 from datago.sources.file.captions import Captions
+from datago.sources.file.planned import PlannedImages
 from datago.sources.file.settings import FileSettings
 from datago.sources.file.tree import BATCH, Listing, Tree, checksum
+from datago.sources.planned import Group
 from datago.sources.settings import PassSettings
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class FileSource:
         self._stopped = False
         self._tree: Tree | None = None
         self._listing: Listing | None = None
+        self._images: PlannedImages | None = None  # in a planned pass
+        self._captions: Captions | None = None
         self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
         self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
         for begin, end in config.resume["done"] if config.resume else ():
@@ -47,12 +51,19 @@ class FileSource:
         self._tree = Tree(os.fsencode(self._config.source.root_path), self.skipped)
         self._tree.stopped = self._stopped
         self.base = len(self._tree.base)
-        if self._config.uneven != "keep":
+        if self._config.source.captions:
+            self._captions = Captions(self._tree, lambda: self._stopped)
+        if self._config.planning is not None:
+            listing = self._list()
+            self._images = PlannedImages(self._config, self._config.planning, listing, self._tree.base, lambda: self._stopped)
+        elif self._config.uneven != "keep":
             listing = self._list()
             self.target = len(self._numbers)
             log.info("rank %d of %d reads %d of %d images", self._config.rank, self._config.world_size, self.target, len(listing))
 
     def count(self) -> int:
+        if self._images is not None:
+            return self._images.course.count()
         self._list()
         return len(self._numbers)
 
@@ -63,19 +74,37 @@ class FileSource:
 
     def state(self) -> dict[str, Any] | None:
         """Where this stream is: `done`, ranges of positions; `listing`, how many paths that rests on, their checksum,
-        and whether there may not be more of them; `phases` (see plan.remaining)."""
-        if self._walked[0] == 0:
+        and whether there may not be more of them; `phases` (see plan.remaining, and Course of a planned pass); and of that `steps`."""
+        if self._walked[0] == 0 or self._config.planning is not None and self._images is None:
             return self._config.resume
+        if self._images is not None:
+            return {"listing": list(self._walked), "phases": self._phases, **self._images.state()}
         return {"done": self._config.progress.ranges(), "listing": list(self._walked), "phases": self._phases}
+
+    def steps(self) -> int:
+        assert self._images is not None
+        return self._images.course.steps
+
+    def others(self, group: int, places: Sequence[int]) -> Group:
+        assert self._images is not None
+        others = self._images.others(group, places)
+        return cast(Group, next(self._captions.attach(iter([others])), others)) if self._captions else others
 
     def batches(self) -> Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]:
         config = self._config
-        planned = config.source.random_sampling or config.uneven != "keep" or config.resume
-        batches = self._planned() if planned else self._streamed()
-        if config.source.captions:
-            yield from Captions(self._opened(), lambda: self._stopped).attach(batches)
+        if self._images is not None:
+            batches = self._grouped()
+        elif config.source.random_sampling or config.uneven != "keep" or config.resume:
+            batches = self._planned()
         else:
-            yield from batches
+            batches = self._streamed()
+        yield from self._captions.attach(batches) if self._captions else batches
+
+    def _grouped(self) -> Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]:
+        assert self._images is not None
+        if self._opened().unread:
+            yield self._opened().unread
+        yield from self._images.groups()
 
     def _streamed(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
         stream, streams, tree = self._config.stream, self._config.streams, self._opened()
@@ -124,9 +153,10 @@ class FileSource:
             if not isinstance(step, Failure):
                 listing.add(step)
         self._listing = listing
-        fixed = config.source.random_sampling or config.uneven != "keep" or bool(self._phases)
+        fixed = config.source.random_sampling or config.uneven != "keep" or bool(self._phases) or config.planning is not None
         self._walked = len(listing), listing.checksum(len(listing)), fixed
-        self._numbers = self._own(self._order(len(listing)))
+        if config.planning is None:
+            self._numbers = self._own(self._order(len(listing)))
         if not self._stopped:
             if config.resume:
                 self._check_unchanged(listing, *config.resume["listing"])
@@ -163,7 +193,7 @@ class FileSource:
         config, root = self._config, os.fsdecode(self._config.source.root_path)
         if found == 0:
             raise self._opened().nothing()
-        if plan.total(found, config.world_size, config.uneven) <= config.rank:
+        if config.planning is None and plan.total(found, config.world_size, config.uneven) <= config.rank:
             raise SourceValueError(
                 f"rank {config.rank} of world_size {config.world_size} has no image: {found} below {root!r}"
                 + (f", and uneven is {config.uneven!r}" if config.uneven != "keep" else "")
