@@ -20,6 +20,7 @@ from datago.engine._sample import Failure, Sample
 from datago.errors import DatagoError, SampleError, SourceError
 from datago.log import initialize_logging
 from datago.run import live_cleanup_threads
+from datago.typed import Batch, SampleDict
 
 __version__: str  # of the installed package; looked up when it is asked for
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from datago.dataset import DatagoIterDataset
 
 __all__ = [
+    "Batch",
     "DatagoBatchDataset",
     "DatagoClient",
     "DatagoError",
@@ -36,6 +38,7 @@ __all__ = [
     "ImagePayload",
     "LatentPayload",
     "Sample",
+    "SampleDict",
     "SampleError",
     "SourceError",
     "agreed",

@@ -7,6 +7,7 @@ from typing import Any
 
 from datago import geometry
 from datago.settings import Settings
+from datago.sources import source_type
 
 LARGEST = 2**20  # pictures in a batch
 DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a value
@@ -15,6 +16,18 @@ DTYPES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}  # bytes of a v
 def check(name: str, value: object, good: object, wanted: str) -> None:
     if not good:
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+
+
+def check_images(settings: Settings[Any]) -> None:
+    """Raises ValueError where a config gives no images, or none of which batches can be made."""
+    if not geometry.sizes(settings.image_config):
+        raise ValueError(
+            "image_config: a batch wants crop_and_resize, random_resized_crop, resize: [width, height], center_crop or pad: its "
+            "pictures have one size"
+        )
+    if settings.image_config.pre_encode_images:
+        raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
+    source_type(settings.source_type).check_images(settings)
 
 
 def share(settings: Settings[Any], values: int, most_waiting: int | None) -> tuple[int, int]:
@@ -45,6 +58,17 @@ def each(name: str, value: Any, channels: int, default: float) -> tuple[float, .
     good = len(values) == channels and all(map(_finite, values))
     check(name, value, good, f"a finite number, or {channels} of them")
     return tuple(float(one) for one in values)
+
+
+def other_scale(means: tuple[float, ...], deviations: tuple[float, ...]) -> str:
+    """What is wrong with a mean or std that is none of pictures whose values are 0 to 1; "" where they may be."""
+    for name, values, good, wanted in (
+        ("mean", means, all(0 <= value <= 1 for value in means), "0 to 1"),
+        ("std", deviations, all(0 < value <= 1 for value in deviations), "above 0 to 1"),
+    ):
+        if not good:
+            return f"{name}: got {values}, wanted {wanted}: pictures are scaled to [0, 1]; divide by 255 what is meant for 0 to 255"
+    return ""
 
 
 def _finite(value: Any) -> bool:

@@ -1,29 +1,29 @@
 """DatagoBatchDataset: batches of one bucket, which the workers have written in place, as a training step wants them."""
 
-import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy
 
-from datago import geometry
+from datago import geometry, hints
 from datago.agree import agreed
-from datago.batch_arguments import DTYPES, LARGEST, check, each, share, whole
+from datago.batch_arguments import DTYPES, LARGEST, check, check_images, each, other_scale, share, whole
 from datago.client import DatagoClient
 from datago.dataset import DatagoIterDataset, asking_workers, get_worker_info, torch
 from datago.engine._payload import ImagePayload
-from datago.engine._sample import SampleBatch
-from datago.labels import numbered, of_attribute, of_folder
+from datago.engine._sample import SampleBatch, plain_attributes
+from datago.labels import names_a_file, numbered, of_attribute, of_folder
 from datago.settings import BatchSettings
 from datago.sizing import Sizes
 from datago.sources import source_type
 from datago.sources.planned import PlannedSource
 from datago.stepping import Stepping, Way
 from datago.trainers import FitLoop
+from datago.typed import Batch
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -41,13 +41,14 @@ class DatagoBatchDataset(DatagoIterDataset):
             in stats()["dropped"] and in the log.
         dtype: "uint8", or "float16", "bfloat16", "float32" (or torch's or numpy's): (x / 255 - mean) / std, rounded once to float32
             accuracy and then to the type.
-        mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given.
+        mean, std: a number, or one for each channel, of pictures whose values are 0 to 1; 0 and 1 if not given. A mean lies in [0, 1],
+            a std in (0, 1] (1/255 gives values on the scale of 0 to 255). Others warn here, and reading raises ValueError.
         channels: 3, or 1 for grey (as Pillow's convert("L") makes it).
         classes: where targets come from. "folder": the first folder below root_path; those that are read, empty ones too, are
             numbered from 0 in the order that torchvision's ImageFolder gives them. So that a part of the classes gets the numbers that
             they have in another folder: its `dataset.classes` or another dict of folder to number, a list of all folders in their order,
-            or the path of a file, JSON of either or one name a line. For sources without folders, the name of an attribute, an integer
-            or text of one. A sample without such a class is a failure.
+            or the path of a file, JSON of either or one name a line (a str that has a slash, or ends in .txt or .json, or is a file). Any
+            other str: the name of an attribute, an integer or text of one. A sample without such a class is a failure.
         most_waiting: pictures that may wait in batches that are not full; above that the fullest goes as `remainder` says. None: no
             limit but that of one open batch for each bucket. Planned batches wait for none.
         steps: how ranks take as many batches. "planned": which batch each takes at each step is known before anything is read, and has
@@ -64,7 +65,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         ValueError: an argument or the config is wrong; half of the memory_limit does not hold the batches that may be open and one more.
         SourceError: with `classes` "folder" the root cannot be listed, or has no folder.
 
-    Yields dicts, everything in the order of the pictures:
+    Yields dicts (datago.Batch), everything in the order of the pictures:
 
         image: tensor (numpy array without torch) of shape (n, channels, height, width) or (n, height, width, channels),
             contiguous; in pinned memory where CUDA is there.
@@ -72,7 +73,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         original_size: list of (width, height), before crop and resize.
         masks, additional_images: dicts of name to what all samples have under it: a uint8 tensor in the same layout; where some have
             none, or not of that kind, a list of numpy arrays of shape (height, width, channels) and None.
-        target: int64 tensor of shape (n,); None without `classes`.
+        target: int64 tensor of shape (n,); only with `classes`.
         valid: bool tensor of shape (n,), where steps are planned: False for what repeats another sample, in place of one that failed, or so
             that ranks are equal. All that are valid are different samples.
         state: with_state only: what state_dict of this stream would have given right after this batch.
@@ -83,7 +84,7 @@ class DatagoBatchDataset(DatagoIterDataset):
     """
 
     def __init__(
-        self, config: dict[str, Any] | str | bytes, batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
+        self, config: dict[str, Any] | str | bytes | os.PathLike[str], batch_size: int, layout: Literal["NCHW", "NHWC"] = "NCHW",
         remainder: Literal["keep", "drop"] = "keep", dtype: Any = "uint8", mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None, channels: Literal[1, 3] = 3,
         classes: str | os.PathLike[str] | Sequence[str] | dict[str, int] | None = None,
@@ -106,15 +107,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         check("classes", classes, classes is None or kind.has_folders or named, "an attribute's name: this source has no folders")
         check("most_waiting", most_waiting, most_waiting is None or whole(most_waiting, 1), "an integer of at least 1, or None")
         check("mean, std", (mean, std), dtype != "uint8" or mean is std is None, "none with dtype uint8: its values stay what they are")
-        image = settings.image_config
-        if not geometry.sizes(image):
-            raise ValueError(
-                "image_config: a batch wants crop_and_resize, random_resized_crop, resize: [width, height], center_crop or pad: its "
-                "pictures have one size"
-            )
-        if image.pre_encode_images:
-            raise ValueError("image_config.pre_encode_images: got true, wanted false: a batch is made of pixels")
-        kind.check_images(settings)
+        check_images(settings)
         self._stepping = Stepping(steps, settings, batch_size, remainder, sizes, sizes_cache)
         self._way: Way = "own"  # of the pass under way
         self._handed: dict[str, Any] | None = None  # where ranks agree: the state of the batch that was handed out last
@@ -122,10 +115,15 @@ class DatagoBatchDataset(DatagoIterDataset):
         most, largest = share(settings, batch_size * channels * DTYPES[dtype], 1 if steps == "planned" else most_waiting)
         means, deviations = each("mean", mean, channels, 0.0), each("std", std, channels, 1.0)
         check("std", std, 0 not in deviations, "nothing that is 0")
+        self._other_scale = other_scale(means, deviations)
+        if self._other_scale and settings.strict:
+            raise ValueError(self._other_scale)
+        if self._other_scale:
+            hints.warn(f"{self._other_scale}; reading a batch raises ValueError")
         self.classes: dict[str, int] | None = None
         if classes == "folder":
             self.classes = {name: number for number, name in enumerate(kind.class_folders(settings))}
-        elif kind.has_folders and classes is not None:
+        elif kind.has_folders and (not isinstance(classes, str | None) or names_a_file(classes)):
             try:
                 self.classes = numbered(classes)
             except ValueError as error:
@@ -135,7 +133,7 @@ class DatagoBatchDataset(DatagoIterDataset):
             most_waiting=min(most_waiting or 2**62, 2**62), most=most, bytes=largest,
             label=of_folder(self.classes) if self.classes is not None else of_attribute(classes) if isinstance(classes, str) else None,
         )  # fmt: skip
-        self._client._config = replace(settings, image_config=replace(image, image_to_rgb8=True), batch=self._batch)
+        self._client._config = replace(settings, image_config=replace(settings.image_config, image_to_rgb8=True), batch=self._batch)
 
     def _settle(self) -> Way:
         """The way to equal steps that is taken now; the client's config follows it."""
@@ -146,7 +144,7 @@ class DatagoBatchDataset(DatagoIterDataset):
         self._way = way
         return way
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         way, self._handed = self._settle(), None
         batches = super().__iter__()
         return self._agreed(batches) if way == "agreed" else batches
@@ -176,19 +174,25 @@ class DatagoBatchDataset(DatagoIterDataset):
         super()._load(state, fit_loop)
         self._handed = None
 
-    def _made(self, batch: SampleBatch) -> dict[str, Any]:
+    def _pass(self) -> Generator[Any, None, None]:
+        if self._other_scale:
+            raise ValueError(self._other_scale)
+        return super()._pass()
+
+    def _made(self, batch: SampleBatch) -> Any:
         samples = batch.samples
-        made = {
+        made: Batch = {
             "image": self._tensor(batch),
             "id": [sample.id for sample in samples],
             "source": [sample.source for sample in samples],
-            "attributes": [json.loads(sample.attributes) for sample in samples],
+            "attributes": [plain_attributes(sample.attributes) for sample in samples],
             "bucket": (batch.width, batch.height),
             "original_size": [(sample.image.original_width, sample.image.original_height) for sample in samples],
             "masks": self._others([sample.masks for sample in samples]),
             "additional_images": self._others([sample.additional_images for sample in samples]),
-            "target": self._targets(batch),
         }
+        if self._batch.label is not None:
+            made["target"] = self._targets(batch.targets)
         if self._way == "planned":
             made["valid"] = numpy.array(batch.valid) if torch is None else torch.tensor(batch.valid)
         return {key: value for key, value in made.items() if torch.is_tensor(value)} if self._tensors_only else made
@@ -221,10 +225,8 @@ class DatagoBatchDataset(DatagoIterDataset):
             whole = numpy.ascontiguousarray(whole.transpose(0, 3, 1, 2))
         return whole if torch is None else torch.from_numpy(whole)
 
-    def _targets(self, batch: SampleBatch) -> Any:
-        if self._batch.label is None:
-            return None
-        return numpy.array(batch.targets, numpy.int64) if torch is None else torch.tensor(batch.targets, dtype=torch.int64)
+    def _targets(self, targets: list[int]) -> Any:
+        return numpy.array(targets, numpy.int64) if torch is None else torch.tensor(targets, dtype=torch.int64)
 
     def __len__(self) -> int:
         """How many batches a pass gives on this rank. Where steps are planned that is exact. Else it holds if no sample fails, over all

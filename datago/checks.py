@@ -19,11 +19,13 @@ class Check(NamedTuple):
         wanted: the words for what it wants; an object whose `str` these are.
         schema: the JSON schema of the values that it allows, as far as a schema can say it: a value that the schema refuses, `test`
             refuses too.
+        settle: makes of a value that `test` allows the one that settings have.
     """
 
     test: Callable[[Any], Any]
     wanted: object
     schema: dict[str, Any] = {}  # noqa: RUF012
+    settle: Callable[[Any], Any] = lambda value: value
 
 
 def integer(least: int, most: int = MAX_INT) -> Check:
@@ -87,13 +89,20 @@ def _several(count: int, check: Check, wanted: str) -> Check:
     return Check(test, wanted, {"type": "array", "items": check.schema, "minItems": count, "maxItems": count})
 
 
+def _expand(value: Any) -> Any:
+    """A path, or a list of them: a ~ or ~user that one begins with becomes that home folder. No url begins with a ~."""
+    if isinstance(value, list | tuple):
+        return [_expand(one) for one in value]
+    return os.path.expanduser(value) if os.fsencode(value).startswith(b"~") else value
+
+
 BOOL = Check(lambda value: isinstance(value, bool), "true or false", {"type": "boolean"})
 TEXT = Check(lambda value: isinstance(value, str), "a string", {"type": "string"})
 PATH = text(
     lambda value: isinstance(value, str | os.PathLike) and os.fsencode(value) != b"" and b"\0" not in os.fsencode(value),
     "a path",
     "^[^\\u0000]+$",
-)
+)._replace(settle=_expand)
 PROBABILITY = Check(
     lambda value: number(-1).test(value) and 0 <= value <= 1, "a number from 0 to 1", {"type": "number", "minimum": 0, "maximum": 1}
 )
@@ -109,7 +118,7 @@ _SOME_TEXTS = Check(
     "",
     {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
 )
-URLS = either("a url, a path or a list of them", PATH, _SOME_TEXTS)
+URLS = either("a url, a path or a list of them", PATH, _SOME_TEXTS)._replace(settle=_expand)
 OBJECT = Check(lambda value: isinstance(value, dict), "an object", {"type": "object"})
 YES_OR_NO = Check(
     lambda value: isinstance(value, bool) or value in ("", "true", "false"), "true or false", {"enum": [True, False, "", "true", "false"]}

@@ -7,16 +7,19 @@ from datago import metrics
 from datago.checks import seconds
 from datago.engine._sample import Failure, Sample, SampleBatch
 from datago.errors import SourceError, sample_error
+from datago.help import with_keys
 from datago.lifecycle import Lifecycle
 from datago.run import STOP_GRACE, Pass
 from datago.stats import no_counts, summary
+from datago.typed import SampleDict
 
 
+@with_keys
 class DatagoClient(Lifecycle):
     """Streams decoded samples of a source, on all cores, outside the GIL.
 
     Args:
-        config: a dict or the JSON text of one; docs/config.md has the keys.
+        config: a dict, the JSON text of one, or the path of a JSON, TOML or YAML file; its keys are below, and in docs/config.md.
 
     Raises:
         ValueError: the config is wrong; the text names the key, what it got and what it wants.
@@ -44,13 +47,12 @@ class DatagoClient(Lifecycle):
         """
         return cast("Sample | None", self._next(False, timeout))
 
-    def get_sample_auto_convert(self, timeout: float | None = None) -> dict[str, Any] | None:
+    def get_sample_auto_convert(self, timeout: float | None = None) -> SampleDict | None:
         """As `get_sample`, but as a dict of plain Python values, images as PIL images (mode RGB for colour).
 
-        Keys: id, source, duplicate_state, attributes (a dict), tags, coca_embedding, latents, image, masks,
-        additional_images. An image that the sample does not have is None.
+        See datago.SampleDict for its keys.
         """
-        return cast("dict[str, Any] | None", self._next(True, timeout))
+        return cast("SampleDict | None", self._next(True, timeout))
 
     def _next(self, convert: bool, timeout: float | None) -> Any:
         if timeout is not None:

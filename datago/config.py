@@ -1,6 +1,6 @@
-"""The checker of configs: JSON text or a dict in, frozen settings out (see settings.py).
+"""The checker of configs: JSON text, a dict or the path of a file in, frozen settings out (see settings.py).
 
-A wrong value raises ValueError at once, naming the key, what it got and what it wants; an unknown key warns.
+A wrong value raises ValueError at once, naming the key, what it got and what it wants; an unknown key warns, or raises with `strict`.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from datago import geometry, hints, sources
+from datago import config_file, geometry, hints, sources
 from datago.checks import REQUIRED, passes
 from datago.engine._buckets import aspect_buckets
 from datago.keys import Key, keys_of
@@ -28,23 +28,26 @@ def parse(config: Any) -> Settings[Any]:
     """The checked configuration.
 
     Args:
-        config: a dict, or JSON text of an object. It is not changed.
+        config: a dict, JSON text of an object, or the path of a file (see config_file). It is not changed.
 
     Raises:
-        ValueError: not JSON, not an object, a key that is missing, of the wrong type or out of range.
+        ValueError: not JSON, not an object, a key that is missing, of the wrong type or out of range; with `strict`, an unknown one.
+        SourceError: it is the path of a file that cannot be read.
     """
-    if isinstance(config, str | bytes | bytearray):
+    if config_file.is_path(config):
+        config = config_file.read(config)
+    elif isinstance(config, str | bytes | bytearray):
         try:
             config = json.loads(config)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"config: not JSON: {error}{hints.of_no_config(config)}") from None
     if not isinstance(config, dict):
         hint = hints.of_no_config(config)
-        raise ValueError(f"config: got {type(config).__name__}, wanted a dict or the JSON text of an object{hint}")
+        raise ValueError(f"config: got {type(config).__name__}, wanted a dict, the JSON text of an object, or a file with one{hint}")
     top = _section("config", config, Settings, config)
     kind = sources.source_type(top["source_type"])
-    source = kind.settings(**_section("source_config", top["source_config"], kind.settings, config))
-    image = parse_image(top["image_config"] or {})
+    source = kind.settings(**_section("source_config", top["source_config"], kind.settings, config, top["strict"]))
+    image = parse_image(top["image_config"] or {}, top["strict"])
     found = Settings(**{**top, "source_config": _with_ranks(source), "image_config": image})
     return replace(found, source_config=kind.check(found))
 
@@ -60,12 +63,12 @@ def _with_ranks(source: S) -> S:
     return replace(source, rank=rank, world_size=world_size)
 
 
-def parse_image(given: dict[str, Any]) -> ImageSettings:
+def parse_image(given: dict[str, Any], strict: bool = False) -> ImageSettings:
     """The checked image_config. Raises ValueError."""
-    values = _section("image_config", given, ImageSettings)
+    values = _section("image_config", given, ImageSettings, strict=strict)
     values["background"] = _repeated(values["background"], 3)
-    values["random_resized_crop"] = _sized(values["random_resized_crop"], "random_resized_crop", ResizedCrop)
-    values["pad"] = _sized(values["pad"], "pad", Pad)
+    values["random_resized_crop"] = _sized(values["random_resized_crop"], "random_resized_crop", ResizedCrop, strict)
+    values["pad"] = _sized(values["pad"], "pad", Pad, strict)
     if values["center_crop"] is not None:
         values["center_crop"] = _repeated(values["center_crop"], 2)
     image = ImageSettings(**values)
@@ -80,11 +83,11 @@ def _repeated(value: int | tuple[int, ...], count: int) -> tuple[int, ...]:
     return (value,) * count if isinstance(value, int) else value
 
 
-def _sized(given: Any, key: str, settings: type) -> Any:
+def _sized(given: Any, key: str, settings: type, strict: bool) -> Any:
     """The section of image_config that is called `key`: its size alone may be given in place of it."""
     if given is None:
         return None
-    values = _section(f"image_config.{key}", given if isinstance(given, dict) else {"size": given}, settings)
+    values = _section(f"image_config.{key}", given if isinstance(given, dict) else {"size": given}, settings, strict=strict)
     values["size"] = _repeated(values["size"], 2)
     if "fill" in values:
         values["fill"] = _repeated(values["fill"], 3)
@@ -112,8 +115,11 @@ def _check_buckets(image: ImageSettings) -> None:
         )
 
 
-def _section(section: str, given: dict[str, Any], settings: type, whole: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The value of each key that the dataclass `settings` has, for one section of the config `whole`."""
+def _section(
+    section: str, given: dict[str, Any], settings: type, whole: dict[str, Any] | None = None, strict: bool = False
+) -> dict[str, Any]:
+    """The value of each key that the dataclass `settings` has, for one section of the config `whole`. The top section has `strict`
+    itself."""
     prefix, keys = "" if section == "config" else f"{section}.", keys_of(settings)
     values = {}
     for key, (check, default, *_) in keys.items():
@@ -127,11 +133,16 @@ def _section(section: str, given: dict[str, Any], settings: type, whole: dict[st
         elif (value is not default or key in given) and not passes(check, value):
             hint = hints.of_source_type(value, _source_words()) if key == "source_type" else ""
             raise ValueError(f"{prefix}{key}: got {shown(key, value)}, wanted {check.wanted}{hint}")
+        elif value is not default:
+            value = check.settle(value)
         value = hidden(key, value)
         values[key] = tuple(value) if isinstance(value, list) else value
     for key in given:
         if key not in keys and not _is_ignored(section, key, given):
-            hints.warn(f"{prefix}{key}: unknown key, ignored{hints.of_unknown(section, key, keys, _places())}")
+            hint = hints.of_unknown(section, key, keys, _places())
+            if values.get("strict", strict):
+                raise ValueError(f"{prefix}{key}: unknown key{hint}")
+            hints.warn(f"{prefix}{key}: unknown key, ignored{hint}")
     return values
 
 

@@ -1,6 +1,7 @@
 """DatagoIterDataset: the stream as an iterable for a training loop, one that a DataLoader takes where torch is installed."""
 
 import logging
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -72,7 +73,9 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
     As a context manager it ends its pass (`close`). Raises ValueError: the config is wrong; with_state where Samples are yielded.
     """
 
-    def __init__(self, config: dict[str, Any] | str | bytes, return_python_types: bool = True, with_state: bool = False) -> None:
+    def __init__(
+        self, config: dict[str, Any] | str | bytes | os.PathLike[str], return_python_types: bool = True, with_state: bool = False
+    ) -> None:
         if with_state and not return_python_types:
             raise ValueError("with_state: got True, wanted False where return_python_types is False: a Sample has no place for a state")
         self._client = DatagoClient(config)  # never started: every pass has one of its own

@@ -32,7 +32,7 @@ class RemoteError(SourceOSError):
 
     Attributes:
         url: without query, user name and password.
-        attempts: made in a row, without a new byte, before it was given up.
+        attempts: made in a row, without a new byte, before it was given up; 0 where its host was known to be out.
         status: the HTTP status that was the reason, or None.
     """
 

@@ -27,8 +27,8 @@ def of_no_config(given: Any) -> str:
     found = recognise(path) if os.path.isdir(path) else None
     if found:
         return f'; it names a folder: wanted {{"source_type": "{found[0]}", "source_config": {{"{next(iter(found[1]))}": …}}}}'
-    if os.path.exists(path) or path.endswith(".json"):
-        return "; it names a file: wanted what is in it, as json.load gives it"
+    if os.path.exists(path):
+        return "; it names a file: wanted what is in it, as json.load gives it, or a name that ends in .json, .toml or .yaml"
     return ""
 
 

@@ -1,5 +1,6 @@
 """The keys of a config: each is a field of a frozen dataclass, which declares all there is to say of it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
 from inspect import get_annotations
@@ -27,6 +28,16 @@ class Key(NamedTuple):
     @property
     def required(self) -> bool:
         return self.default is REQUIRED
+
+    @property
+    def default_text(self) -> str:
+        """The default in words, as docs have it."""
+        value = self.default
+        if self.shown or self.required or value is None:
+            return self.shown or ("required" if self.required else "none")
+        if isinstance(value, int) and value >= 2**20 and value & (value - 1) == 0:
+            return f"2^{value.bit_length() - 1}"
+        return json.dumps(value)
 
 
 def key(check: Check, default: Any = REQUIRED, doc: str = "", shown: str = "", inside: type | None = None) -> Any:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import index
+from typing import Any
 
 from datago.engine._sample import Entry, Failure
 from datago.settings import Label
@@ -38,6 +39,14 @@ def numbered(given: object) -> dict[str, int]:
     if not names or len(set(names)) < len(names):
         raise ValueError("there is no class" if not names else f"{max(names, key=names.count)!r:.80} is there more than once")
     return dict(zip(names, numbers, strict=True))
+
+
+def names_a_file(classes: object) -> bool:
+    """Whether `classes`, of a source that has folders, is the path of a file of classes; other text is the name of an attribute. A path
+    has a slash or the suffix .txt or .json, or a file is there."""
+    if not isinstance(classes, str):
+        return isinstance(classes, os.PathLike)
+    return not classes or "/" in classes or classes.endswith((".txt", ".json")) or os.path.isfile(classes)
 
 
 def _read(text: str) -> object:
@@ -84,21 +93,22 @@ def labelled(
 
 
 def _failed(entry: tuple[bytes, int] | Entry, text: str) -> Failure:
-    name, position = (os.fsdecode(entry[0]), entry[1]) if isinstance(entry, tuple) else (f"{entry.source}:{entry.id}", entry.position)
+    name, position = (os.fsdecode(entry[0]), entry[1]) if isinstance(entry, tuple) else (entry.name, entry.position)
     failure = Failure(name, "sample", text)
     failure.position = position
     return failure
 
 
-def _of_folder(classes: Mapping[str, int], entry: tuple[bytes, int], base: int) -> int:
-    folder, below, _ = os.fsdecode(entry[0][base:]).partition("/")
+def _of_folder(classes: Mapping[str, int], entry: tuple[bytes, int] | Entry, base: int) -> int:
+    path = entry[0] if isinstance(entry, tuple) else os.fsencode(entry.path or "")
+    folder, below, _ = os.fsdecode(path[base:]).partition("/")
     if not below or folder not in classes:
         raise ValueError("not inside a class folder below root_path")
     return classes[folder]
 
 
-def _of_attribute(name: str, entry: Entry, base: int) -> int:
-    value = json.loads(entry.attributes).get(name)
+def _of_attribute(name: str, entry: tuple[bytes, int] | Entry, base: int) -> int:
+    value: Any = None if isinstance(entry, tuple) else json.loads(entry.attributes).get(name)
     try:
         number = int(value) if isinstance(value, str) and INTEGER.fullmatch(value) else index(value)
     except TypeError:

@@ -18,7 +18,7 @@ from datago.threads import OwnLock
 class Lifecycle:
     """What DatagoClient has, but for reading: it starts and stops passes, and says where it is."""
 
-    def __init__(self, config: dict[str, Any] | str | bytes) -> None:
+    def __init__(self, config: dict[str, Any] | str | bytes | os.PathLike[str]) -> None:
         self._config = configuration.parse(config)
         self._epoch = self._config.epoch
         self._resumed: resume.Run | None = None

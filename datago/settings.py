@@ -191,6 +191,7 @@ class Settings(Generic[S]):
     uneven: Literal["keep", "drop", "pad"] = key(
         UNEVEN, "keep", '`"keep"`: every sample once; `"drop"`, `"pad"`: as many on every rank, some left out, or some twice.'
     )
+    strict: bool = key(BOOL, False, "An unknown key, in any section, raises `ValueError`; else it warns.")
     batch: BatchSettings | None = None
 
 

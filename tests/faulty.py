@@ -21,10 +21,10 @@ class Faulty:
     whether to hang up.
     """
 
-    def __init__(self, answers, certificate=None):
+    def __init__(self, answers, certificate=None, port=0):
         self.answers, self.requests, self.lock = answers, [], threading.Lock()
         self.connections, self.now, self.most = 0, 0, 0
-        self.socket = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.socket = socket.create_server(("127.0.0.1", port), backlog=256)
         self.context = None
         if certificate:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,6 +1,7 @@
 """DatagoBatchDataset: what is in a batch, in which order, and what becomes of the rest."""
 
 import gc
+import importlib.util
 import io
 import json
 import logging
@@ -14,7 +15,7 @@ import pytest
 from conftest import check_accounts, config, ids, jpeg, photo
 from PIL import Image
 
-from datago import DatagoBatchDataset, DatagoClient, SampleError
+from datago import Batch, DatagoBatchDataset, DatagoClient, SampleError
 
 CROP = {"crop_and_resize": True, "default_image_size": 96, "downsampling_ratio": 8, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
 SQUARE = {**CROP, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.9, "max_aspect_ratio": 1.1}
@@ -219,6 +220,42 @@ def test_wrong_arguments(shapes, arguments, message):
     arguments = dict(arguments)
     with pytest.raises(ValueError, match=message):
         batches(shapes, arguments.pop("size", 4), arguments.pop("image", CROP), **arguments)
+
+
+@pytest.mark.parametrize(
+    "mean, std, said",
+    [
+        ([123.7, 116.3, 103.5], [58.4, 57.1, 57.4], r"mean: got \(123.7, 116.3, 103.5\), wanted 0 to 1: .*divide by 255"),
+        ([0.5, 1.01, 0], None, "mean: got"),
+        (-0.1, None, "mean: got"),
+        (0.5, [0.5, 57.1, 0.5], r"std: got \(0.5, 57.1, 0.5\), wanted above 0 to 1"),
+        (None, -0.5, "std: got"),
+    ],
+)
+def test_a_mean_of_another_scale_warns_and_is_read_by_nobody(shapes, mean, std, said):
+    with pytest.warns(UserWarning, match=f"^{said}.*; reading a batch raises ValueError$") as caught:
+        dataset = DatagoBatchDataset(config(shapes, image_config=CROP), 4, dtype="float32", mean=mean, std=std)
+    assert caught[0].filename == __file__
+    with pytest.raises(ValueError, match=said):
+        iter(dataset)
+    with pytest.raises(ValueError, match=said):
+        DatagoBatchDataset(config(shapes, image_config=CROP, strict=True), 4, dtype="float32", mean=mean, std=std)
+
+
+@pytest.mark.parametrize("mean, std", [(0, 1), (0.5, 0.5), (1, 1 / 255), ([123.7 / 255, 0, 1], [1e-6, 1, 0.2])])
+def test_a_mean_of_our_scale_is_taken(shapes, mean, std):
+    assert next(iter(batches(shapes, 2, limit=2, dtype="float32", mean=mean, std=std)))["image"].shape[0] <= 2
+
+
+def test_a_batch_has_the_keys_of_its_type(shapes):
+    required, optional = Batch.__required_keys__, Batch.__optional_keys__
+    assert "target" in optional
+    batch = next(iter(batches(shapes, 4, limit=4)))
+    assert required == set(batch)  # and no target: default_collate takes no None
+    if importlib.util.find_spec("torch"):
+        from torch.utils.data import default_collate
+
+        assert default_collate([batch, batch])["image"].shape == (2, *batch["image"].shape)
 
 
 # ---- what is drawn ----

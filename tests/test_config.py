@@ -2,12 +2,13 @@ import dataclasses
 import json
 import pathlib
 import pickle
+import sys
 import warnings
 
 import numpy
 import pytest
 
-from datago import DatagoBatchDataset, DatagoClient, environment, geometry
+from datago import DatagoBatchDataset, DatagoClient, SourceError, environment, geometry
 from datago import config as configuration
 
 GOOD = {"source_type": "file", "source_config": {"root_path": "/pictures"}}
@@ -26,7 +27,8 @@ def changed_to(**keys):
 def test_defaults():
     top = configuration.parse(GOOD)
     assert (top.limit, top.samples_buffer_size, top.on_error) == (2**63 - 1, 64, "skip")
-    assert vars(top.source_config) == {"root_path": "/pictures", "random_sampling": False, "rank": 0, "world_size": 1}
+    wanted = {"root_path": "/pictures", "random_sampling": False, "captions": True, "rank": 0, "world_size": 1}
+    assert vars(top.source_config) == wanted
 
 
 def test_nothing_changes_a_config():
@@ -206,7 +208,7 @@ def test_the_nearest_of_a_source_type():
         ({"source_type": "file", "root_path": "/a", "source_config": {}},
          "source_config.root_path: missing, wanted a path; it stands at the top level, and belongs into source_config"),
         (str(pathlib.Path(__file__)), "it names a file: wanted what is in it"),
-        (pathlib.Path("config.json"), "config: got PosixPath, wanted a dict or the JSON text of an object; it names a file"),
+        (pathlib.Path("/usr"), "wanted one that ends in .json, .toml, .yaml, .yml; it names a folder: wanted {\"source_type\": \"file\""),
         ("/usr", "it names a folder: wanted {\"source_type\": \"file\", \"source_config\": {\"root_path\": …}}"),
         (changed("source_config", root_path="\ud800"), "source_config.root_path: got '\\ud800', wanted a path"),
         (changed_to(source_type=numpy.array(["file", "db"])), "source_type: got array"),
@@ -287,3 +289,79 @@ def test_cgroup_quotas(tmp_path):
     legacy.write_text("5:cpuset:/\n4:cpu,cpuacct:/jobs\n")
     assert list(environment._cgroup_quotas(str(tmp_path), str(legacy))) == [1.5]
     assert list(environment._cgroup_quotas(str(tmp_path), str(tmp_path / "none"))) == []
+
+
+@pytest.mark.parametrize(
+    "given, place",
+    [
+        (changed(None, strict=True, sample_buffer_size=5), "sample_buffer_size: unknown key; did you mean 'samples_buffer_size'?"),
+        (changed("source_config", root="/a") | {"strict": True}, "source_config.root: unknown key; did you mean 'root_path'?"),
+        (changed("image_config", crop=1) | {"strict": True}, "image_config.crop: unknown key; did you mean"),
+        (
+            changed("image_config", random_resized_crop={"size": 8, "scales": 1}) | {"strict": True},
+            "image_config.random_resized_crop.scales: unknown key; did you mean 'scale'?",
+        ),
+    ],
+)
+def test_strict_refuses_an_unknown_key(given, place):
+    with pytest.raises(ValueError) as caught:
+        configuration.parse(given)
+    assert str(caught.value).startswith(place)
+    with pytest.warns(UserWarning, match=place.partition(":")[0] + ": unknown key, ignored; did you mean"):
+        assert not configuration.parse({**given, "strict": False}).strict
+
+
+def test_strict_says_nothing_of_keys_that_are_known_to_mean_nothing():
+    assert configuration.parse({**changed("source_config", shuffle=True), "strict": True, "num_threads": 8}).strict
+
+
+def test_a_tilde_is_the_home_folder_in_paths_and_not_in_urls(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert configuration.parse(changed("source_config", root_path="~/a~b")).source_config.root_path == "/home/me/a~b"
+    assert configuration.parse(changed_to(source_config={"root_path": pathlib.Path("~")})).source_config.root_path == "/home/me"
+    assert configuration.parse(changed("source_config", root_path="a/~")).source_config.root_path == "a/~"
+    urls = ["~/{0..3}.tar", "https://host/~me/a.tar"]
+    given = {"url": urls, "cache_dir": "~/cache", "shard_index": "~/index.json"}
+    source = configuration.parse({"source_type": "webdataset", "source_config": given}).source_config
+    assert source.url == ("/home/me/{0..3}.tar", urls[1])
+    assert (source.cache_dir, source.shard_index) == ("/home/me/cache", "/home/me/index.json")
+    assert configuration.parse({"source_type": "webdataset", "source_config": {"url": "~/a.tar"}}).source_config.url == "/home/me/a.tar"
+
+
+TOML = 'source_type = "file"\nlimit = 5\n[source_config]\nroot_path = "/pictures"\n[image_config.random_resized_crop]\nsize = [8, 9]\n'
+YAML = "source_type: file\nlimit: 5\nsource_config: {root_path: /pictures}\nimage_config:\n  random_resized_crop: {size: [8, 9]}\n"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.JSON", "a.toml", "a.yaml", "a.yml"])
+def test_a_config_may_lie_in_a_file(tmp_path, monkeypatch, name):
+    if "y" in name:
+        pytest.importorskip("yaml")
+    wanted = changed("image_config", random_resized_crop={"size": [8, 9]}) | {"limit": 5}
+    texts = {"json": json.dumps(wanted), "toml": TOML, "yaml": YAML, "yml": YAML}
+    (tmp_path / name).write_text(texts[name[2:].lower()])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in (tmp_path / name, str(tmp_path / name), f"~/{name}"):
+        assert configuration.parse(given) == configuration.parse(wanted) == DatagoClient(given).config
+    assert DatagoBatchDataset(tmp_path / name, batch_size=2)._client.config.limit == 5
+
+
+def test_a_config_file_that_is_none(tmp_path, monkeypatch):
+    for name, text, said in (
+        ("a.json", "{", "a.json: not JSON: Expecting property name"),
+        ("a.toml", "limit = ", "a.toml: not TOML: Invalid value (at end of document)"),
+        ("a.toml", b"\xff", "a.toml: not TOML: 'utf-8' codec can't decode"),
+        ("a.yaml", "a: [", "a.yaml: not YAML: while parsing a flow node"),
+        ("a.yml", "- 1", "config: got list, wanted a dict"),
+    ):
+        if "y" in name:
+            pytest.importorskip("yaml")
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(ValueError, match="^config: ") as caught:
+            DatagoClient(tmp_path / name)
+        assert said in str(caught.value)
+    with pytest.raises(SourceError, match="config: No such file or directory: .*b.json") as caught:
+        DatagoClient(tmp_path / "b.json")
+    assert isinstance(caught.value, FileNotFoundError)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ValueError, match=r"^config: YAML needs one more package \(pip install 'datago\[yaml\]'\)"):
+        DatagoClient(str(tmp_path / "a.yaml"))

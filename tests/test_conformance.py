@@ -42,6 +42,16 @@ class TestFolder(Conformance):
         return self.config(), 1
 
 
+class TestCaptions(TestFolder):
+    """A folder where texts and metadata stand beside some of the pictures."""
+
+    @pytest.fixture(autouse=True)
+    def captions(self, folder):
+        for i in range(0, self.size, 3):
+            (self.root / f"d{i % 3}" / f"{i:02d}.txt").write_text("a picture")
+        (self.root / "metadata.csv").write_text("file_name,label\nd1/01.jpg,7\n")
+
+
 class TestShards(Conformance):
     sizes = 5, 3, 7, 4, 6, 2
     size = sum(sizes)

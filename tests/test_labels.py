@@ -90,8 +90,9 @@ def test_a_root_that_has_no_classes(tmp_path):
         of_folders(tmp_path / "1.jpg")
     with pytest.raises(FileNotFoundError, match="root_path: No such file"):
         of_folders(tmp_path / "none")
-    with pytest.raises(ValueError, match="classes: got 'cls', wanted 'folder', names and numbers, or a file of them: no file of classes"):
-        DatagoBatchDataset(config(tmp_path, image_config=SQUARE), 4, classes="cls")
+    for path in (str(tmp_path / "cls"), "cls.txt"):
+        with pytest.raises(ValueError, match="classes: got '.*cls.*', wanted 'folder', names and numbers, or a file of them: no file of"):
+            DatagoBatchDataset(config(tmp_path, image_config=SQUARE), 4, classes=path)
 
 
 @pytest.mark.parametrize("kind", ["dict", "list", "lines", "json list", "json dict"])

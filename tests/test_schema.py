@@ -3,6 +3,7 @@
 import ast
 import json
 import pathlib
+import pydoc
 import re
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import warnings
 
 import pytest
 
+from datago import DatagoClient, sources
 from datago import config as configuration
-from datago import sources
 from datago.checks import REQUIRED
 from datago.cli import main
 from datago.keys import keys_of
@@ -144,3 +145,14 @@ def test_every_key_is_explained_in_one_sentence():
     for place, _, keys in placed():
         for name, key in keys.items():
             assert key.doc.endswith(".") and len(key.doc) < 300, f"{place}.{name}"
+
+
+def test_help_has_every_key():
+    said = pydoc.render_doc(DatagoClient, renderer=pydoc.plaintext)
+    lines = {line.strip(" |") for line in said.splitlines()}
+    assert any(line.startswith("Streams decoded samples") for line in lines)
+    for place, _, keys in placed():
+        assert any(line.startswith("Keys of ") and place in line for line in lines), place
+        for name in keys:
+            assert any(line.startswith(f"{name}: ") for line in lines), f"{place}.{name}"
+    assert "limit: Good samples after which the stream ends; failures do not count. (default: all)" in lines

@@ -60,7 +60,8 @@ from typing import Any, assert_type
 import PIL.Image
 from numpy import uint8, uint16
 from numpy.typing import NDArray
-from datago import DatagoBatchDataset, DatagoClient, DatagoIterDataset, Failure, Sample, SampleError, aspect_buckets, initialize_logging
+from datago import Batch, DatagoBatchDataset, DatagoClient, DatagoIterDataset, Failure, Sample, SampleDict, SampleError
+from datago import aspect_buckets, initialize_logging
 
 def on_error(failure: Failure) -> None:
     assert_type(failure.reason, str)
@@ -73,7 +74,12 @@ with DatagoClient({"source_type": "file", "source_config": {"root_path": "."}, "
         assert_type(sample.masks["seg"].size, tuple[int, int])
         assert_type(bytes(sample.image.data) + sample.latents["t5"].data, bytes)
     assert_type(client.get_sample(timeout=1), Sample | None)
-    assert_type(client.get_sample_auto_convert(), dict[str, Any] | None)
+    assert_type(client.get_sample_auto_convert(), SampleDict | None)
+    converted = client.get_sample_auto_convert()
+    if converted is not None:
+        assert_type(converted["image"], PIL.Image.Image | None)
+        assert_type(converted["latents"]["t5"]["data"], bytes)
+        converted["picture"]  # typeddict-item
     client.load_state_dict([client.state_dict()])
     assert_type(client.count(), int | None)
     client.get_sample().image  # union-attr
@@ -85,6 +91,10 @@ assert_type(initialize_logging("info"), bool)
 batches = DatagoBatchDataset({}, batch_size=8, dtype="float32", mean=0.5, std=[0.2, 0.2, 0.2], classes="folder")
 assert_type(batches, DatagoBatchDataset)
 assert_type(len(batches), int)
+for batch in batches:
+    assert_type(batch, Batch)
+    assert_type(batch["original_size"], list[tuple[int, int]])
+    batch["images"]  # typeddict-item
 DatagoBatchDataset({}, batch_size=8, layout="HWC")  # arg-type
 try:
     assert_type(iter(DatagoIterDataset("{}", return_python_types=False)), Iterator[Any])

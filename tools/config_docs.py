@@ -25,13 +25,8 @@ PLACE = re.compile(r"(<!-- (keys|skips) ([\w.]+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def default_of(key):
-    value = key.default
-    if key.shown or key.required or value is None:
-        return key.shown or ("required" if key.required else "none")
-    if isinstance(value, int) and value >= 2**20 and value & (value - 1) == 0:
-        return f"2^{value.bit_length() - 1}"
-    text = json.dumps(value)
-    return f"`{text}`" if isinstance(value, str | tuple) else text
+    quoted = not key.shown and isinstance(key.default, str | tuple)
+    return f"`{key.default_text}`" if quoted else key.default_text
 
 
 def table(head, rows):

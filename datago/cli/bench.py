@@ -1,6 +1,6 @@
 """Times a stream, and each of its stages alone, to find the bottleneck.
 
-SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
+SOURCE is a config (*.json, *.toml, *.yaml), a folder of images, or shards: a path, glob or url as `url` of a webdataset config.
 
   list       what the source enumerates: paths, shards, or pages of records
   read       files, shards or downloads, no pixels
@@ -10,6 +10,7 @@ SOURCE is a config (*.json), a folder of images, or shards: a path, glob or url 
 
 Each stage runs in a fresh process for --seconds, and starts again at the end of the source. A first run of the stream fills the page
 cache and is not counted. A rate counts from the first sample on; "first" is the time until the first sample, including imports.
+A rate that rests on less than a second has a warning.
 "peak MB" of a DataLoader is the sum over its processes, so shared memory counts several times.
 """
 
@@ -30,7 +31,7 @@ STAGES = "list", "read", "decode", "hand over", "stream"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="a config (*.json), a folder, or shards")
+    add("source", metavar="SOURCE", help="a config (*.json, *.toml, *.yaml), a folder, or shards")
     add("--seconds", type=_seconds, default=3, help="for each stage (default: %(default)s)")
     add("--image-config", type=_json, metavar="JSON", help="replaces the config's image_config")
     add("--pil", action="store_true", help="read PIL images, as get_sample_auto_convert gives them")
@@ -154,6 +155,7 @@ def _text(found: dict[str, Any]) -> str:
     for name, row in found["compare"].items():
         if row.get("n"):
             lines.append(f"datago gives {stream['images/s'] / row['images/s']:.1f} times the images/s of {name}")
+    lines += [f"warning: {name}: {row['warning']}" for name, row in [*stages.items(), *found["compare"].items()] if "warning" in row]
     if stream.get("failed"):
         lines.append(f"{stream['failed']} failed")
     alone, then = (f"{stages[slow[key]]['images/s']:.0f}/s" for key in ("stage", "next"))

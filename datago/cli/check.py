@@ -25,7 +25,7 @@ SUMMARY = "validate a config, describe it, count what it would read"
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("config", metavar="CONFIG", nargs="?", help="a JSON file, or a folder or shards, as for bench")
+    add("config", metavar="CONFIG", nargs="?", help="a JSON, TOML or YAML file, or a folder or shards, as for bench")
     add("--schema", action="store_true", help="print the JSON schema of configs, for editors and validators, and end")
     add(
         "--ranks", type=int, nargs="?", const=0, metavar="N",
@@ -42,7 +42,7 @@ def run(options: Namespace) -> int:
         print(json.dumps(config_schema(), indent=2, ensure_ascii=False))
         return 0
     if options.config is None:
-        raise ValueError("CONFIG: missing, wanted a JSON file, a folder or shards")
+        raise ValueError("CONFIG: missing, wanted a JSON, TOML or YAML file, a folder or shards")
     if options.ranks is not None and options.ranks < 0:
         raise ValueError(f"--ranks: got {options.ranks}, wanted at least 1")
     _, config = load(options.config)

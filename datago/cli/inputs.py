@@ -1,12 +1,12 @@
 """Makes a config of the argument of a command: a config's file, a folder, a shard or a url of shards."""
 
-import json
 import os
 import sys
 import warnings
 from typing import Any
 
 from datago import config as configuration
+from datago import config_file
 from datago.net.url import redact, scheme_of
 from datago.settings import Settings
 from datago.sources import recognise
@@ -18,24 +18,19 @@ def load(given: str, image_config: dict[str, Any] | None = None) -> tuple[dict[s
     """The config as a dict, and the same config checked. Warnings about unknown keys go to stderr.
 
     Args:
-        given: the path of a JSON file, a folder, or anything that the key `url` of a webdataset config may be.
+        given: the path of a JSON, TOML or YAML file, a folder, or anything that the key `url` of a webdataset config may be.
         image_config: replaces the config's own.
 
     Raises:
         ValueError, OSError: `given` is none of these, or the config is invalid. The message contains no secret.
     """
-    if given.endswith(".json") and not scheme_of(given):
-        with open(given, encoding="utf-8") as file:
-            text = file.read()
-        try:
-            config = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"{given}: not JSON: {error}") from None
+    if config_file.is_path(given) and not scheme_of(given):
+        config = config_file.read(given)
     elif found := recognise(given):
         config = {"source_type": found[0], "source_config": found[1]}
     else:
         os.stat(given)  # raises the system's error if it does not exist or may not be accessed
-        raise ValueError(f"{redact(given)}: neither a config (*.json), nor a folder, nor shards (*.tar, a url)")
+        raise ValueError(f"{redact(given)}: neither a config (*.json, *.toml, *.yaml), nor a folder, nor shards (*.tar, a url)")
     if image_config is not None and isinstance(config, dict):
         config["image_config"] = image_config
     with warnings.catch_warnings(record=True) as caught:

@@ -38,7 +38,8 @@ class Meter:
         return now - self.first < self._seconds
 
     def row(self, processes: int = 0, whole: bool = False) -> Row:
-        """images/s, CPU ms per image, peak MB and ms to the first image; {"n": 0} if nothing was counted.
+        """images/s, CPU ms per image, peak MB, ms to the first image and the seconds that the rate rests on; {"n": 0} if nothing was
+        counted. "warning" says so where these are less than one: a rate of so short a time differs much from run to run.
 
         Args:
             processes: the number of child processes whose memory counts too.
@@ -49,10 +50,12 @@ class Meter:
         later, busy = self.count - self._firsts, self.last - self.first - self._idle
         if whole or not later or busy <= 0:
             later, busy = self.count, max(self.last - self._begin, 1e-9)
+        short = {} if busy >= 1 else {"warning": f"its rate rests on {busy:.2f} s only: raise --seconds, or take a larger source"}
         used, unit = [resource.getrusage(who).ru_maxrss for who in WHO], 2**20 if sys.platform == "darwin" else 2**10
         return {
             "images/s": later / busy, "CPU ms": (cpu() - self._used) / self.count * 1e3,
-            "MB": (used[0] + processes * used[1]) / unit, "first ms": (self.first - self._begin) * 1e3, "n": self.count,
+            "MB": (used[0] + processes * used[1]) / unit, "first ms": (self.first - self._begin) * 1e3, "n": self.count, "seconds": busy,
+            **short,
         }  # fmt: skip
 
 

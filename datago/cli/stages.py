@@ -11,6 +11,7 @@ hand over  as decode, but with pictures of 8 x 8 pixels: it times the rings betw
 import contextlib
 import io
 import json
+import os
 import sys
 import threading
 import time
@@ -69,7 +70,7 @@ def decoding(parsed: Config, seconds: float, pil: bool) -> Row:
                 entry.own()
                 entry.position = -1
                 kept.append(entry)
-                size += sum(len(memoryview(data)) for _, _, data in entry.images)
+                size += sum(len(memoryview(data)) for _, _, data in entry.images if not isinstance(data, str))
             if size > KEPT_BYTES or len(kept) >= KEPT_COUNT or time.monotonic() > end:
                 break
     return _through_pool(parsed, parsed.image_config, kept, seconds, pil)
@@ -140,9 +141,9 @@ def _read(parsed: Config, batches: Iterable[Sequence[Item]]) -> Generator[Entry 
 
 
 def _read_file(entry: Item) -> Entry | Failure:
-    if isinstance(entry, Entry | Failure):
+    if isinstance(entry, Failure) or isinstance(entry, Entry) and entry.path is None:
         return entry
-    path = entry[0]
+    path = os.fsencode(entry.path or "") if isinstance(entry, Entry) else entry[0]
     try:
         with open(path, "rb", buffering=0) as file:
             return Entry(path.decode(errors="replace"), "", [("image", "", file.read())])

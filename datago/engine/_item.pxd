@@ -25,7 +25,7 @@ cdef struct Item:
     Batch *batch         # of a sample: where it has its place, once it has one; a planned one from the beginning
     int place            # its number there
     bint repeated        # another one of the same sample counts, and this one does not
-    void *entry          # the Entry, owned; NULL where the only part is a file, whose path is the sample's id
+    void *entry          # the Entry, owned; NULL where the source gave but the path of a file, which is the sample's id
     const char *name     # what a failure calls it
     const char *rng_name  # what it is called when something is drawn for it: without the folders and hosts of a machine
     dg_error error       # of a failure

@@ -47,17 +47,21 @@ cdef Item *item_named(int parts, bytes name) except NULL:
 
 
 cdef Item *item_of_entry(Entry entry) except NULL:
-    cdef bytes name = os.fsencode(f"{entry.source}:{entry.id}")
+    cdef bytes name = os.fsencode(entry.name)
     cdef Item *item = item_named(len(entry._images), name)
-    # What is drawn for a sample must be the same on every machine. So no folder is in its name: only the shard, or the database's source,
-    # and the key
-    item.rng_name = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     cdef int i
+    if entry.path is not None:
+        item.parts[0].path = item.rng_name = item.name
+    else:
+        # What is drawn for a sample must be the same on every machine. So no folder is in its name: only the shard, or the database's
+        # source, and the key
+        item.rng_name = item.name + (<bytes>os.fsencode(entry.source)).rfind(b"/") + 1
     try:
         for i in range(item.part_count):
             role, _, data = entry._images[i]
             item.parts[i].role = DG_ROLE_IMAGE if role == "image" else DG_ROLE_MASK if role == "mask" else DG_ROLE_ADDITIONAL
-            PyObject_GetBuffer(data, &item.parts[i].data, PyBUF_SIMPLE)
+            if item.parts[i].path == NULL:
+                PyObject_GetBuffer(data, &item.parts[i].data, PyBUF_SIMPLE)
         Py_INCREF(entry)
         item.entry = <void *>entry
         return item

@@ -18,6 +18,7 @@ cdef extern from "status.h" nogil:
         DG_CORRUPT
         DG_SAMPLE
         DG_TOO_LARGE
+        DG_NOT_FOUND
 
     ctypedef struct dg_error:
         dg_status status

@@ -115,7 +115,7 @@ cdef void shrink_reservation(ProcessContext *context, Item *item) noexcept nogil
         return
     for i in range(item.part_count):
         pixels += item.parts[i].picture.image.buffer.capacity
-    if item.entry == NULL:
+    if item.parts[0].path != NULL:  # the file's bytes are the worker's, and no longer needed
         encoded = item.encoded
         item.encoded = 0
     budget_give_back(context.budget, encoded, item.pixels - pixels)  # unsigned and modulo 2^64, since it may take more than was reserved

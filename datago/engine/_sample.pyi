@@ -4,6 +4,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from datago.engine._payload import ImagePayload, LatentPayload, PixelBuffer
+from datago.typed import SampleDict
 
 class Sample:
     id: str
@@ -50,7 +51,7 @@ class Entry:
         self,
         id: str,
         source: str,
-        images: Iterable[tuple[str, str | None, Buffer]],
+        images: Iterable[tuple[str, str | None, Buffer | str]],
         attributes: str = "{}",
         duplicate_state: int = 0,
         tags: Iterable[str] = (),
@@ -62,7 +63,11 @@ class Entry:
     @property
     def source(self) -> str: ...
     @property
-    def images(self) -> list[tuple[str, str | None, Buffer]]: ...
+    def images(self) -> list[tuple[str, str | None, Buffer | str]]: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def name(self) -> str: ...
     @property
     def attributes(self) -> str: ...
     @property
@@ -75,4 +80,5 @@ class Entry:
     def latents(self) -> dict[str, Buffer]: ...
     def own(self) -> None: ...
 
-def auto_convert(sample: Sample) -> dict[str, Any]: ...
+def plain_attributes(text: str) -> dict[str, Any]: ...
+def auto_convert(sample: Sample) -> SampleDict: ...

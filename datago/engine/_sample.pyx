@@ -62,7 +62,8 @@ cdef class Entry:
     Args:
         id, source: str; together they name the sample in failures.
         images: (role, name, data) of each: role "image" (at most one; name is not used), "mask" or "additional"; data bytes-like.
-            The first decides the bucket.
+            The first decides the bucket. Its data may be a str instead, the path of a file, which a worker thread reads; the entry is then
+            named by that path in failures, and what is drawn for it depends on the path as for a pair of path and position.
         attributes: JSON text of an object.
         duplicate_state, tags, coca_embedding: as in Sample.
         latents: dict of str to bytes.
@@ -81,19 +82,45 @@ cdef class Entry:
     def images(self):
         return list(self._images)
 
+    @property
+    def path(self):
+        """The path (str) of the file that has its first image; None where the entry has the bytes."""
+        data = self._images[0][2] if self._images else None
+        return data if isinstance(data, str) else None
+
+    @property
+    def name(self):
+        """What a failure calls it."""
+        return self.path or f"{self.source}:{self.id}"
+
     def own(self):
         """Copies the images' bytes: a slice of a larger block would keep the whole block alive."""
-        self._images = tuple([(role, name, bytes(data)) for role, name, data in self._images])
+        self._images = tuple([(role, name, data if isinstance(data, str) else bytes(data)) for role, name, data in self._images])
+
+
+def plain_attributes(str text):
+    """Attributes as plain Python values, of their JSON text. A shard's JSON member stands in there as text, and is parsed, too; text that
+    is no JSON stays text."""
+    if text == "{}":
+        return {}
+    found = json.loads(text)
+    for name, value in found.items():
+        if isinstance(value, str) and (name == "json" or name.endswith(".json")):
+            try:
+                found[name] = json.loads(value)
+            except (ValueError, RecursionError):
+                pass
+    return found
 
 
 def auto_convert(Sample sample):
-    """The sample as a dict of plain Python values; images as PIL images, attributes parsed, None where there is no image."""
+    """The sample as a dict of plain Python values (datago.typed.SampleDict)."""
     cdef ImagePayload image = sample.image
     return {
         "id": sample.id,
         "source": sample.source,
         "duplicate_state": sample.duplicate_state,
-        "attributes": {} if sample.attributes == "{}" else json.loads(sample.attributes),
+        "attributes": plain_attributes(sample.attributes),
         "tags": sample.tags,
         "coca_embedding": sample.coca_embedding,
         "latents": {k: {"data": v.data, "len": v.len} for k, v in sample.latents.items()} if sample.latents else {},

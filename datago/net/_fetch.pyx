@@ -20,9 +20,10 @@ from libc.string cimport memcpy
 from posix.unistd cimport getpid
 
 from datago._threads cimport dg_now, dg_thread_start, pthread_detach, pthread_join, pthread_t
+from datago.net._queues cimport ask_to_leave, pull, push
 from datago.net._transfers cimport (
-    GOOD, JOIN, LEAVE_BEHIND, NO_MEMORY, NOT_FOUND, REMOTE, TOO_LARGE, FetchState, Job, JoinOutcome, Queue, append, ask_to_leave,
-    drop, engine_new, engine_prepare, job_free, pop, pull, push, run,
+    GOOD, JOIN, LEAVE_BEHIND, NO_MEMORY, NOT_FOUND, REMOTE, TOO_LARGE, FetchState, Job, JoinOutcome, Queue, append, drop, engine_new,
+    engine_prepare, job_free, pop, run,
 )
 
 from datago.net import policy
@@ -91,7 +92,8 @@ cdef class Fetcher:
         timeout: seconds of silence (before the headers, or between two reads) after which a transfer is given up. So is
             one that brings less than 1000 bytes a second over three time-outs: this is for images, which are small.
         attempts: how often a url is asked for in all, if it cannot be connected to, times out, breaks off, ends early,
-            or answers what is_retried of policy.py says, after the waits that it has. Other answers are final.
+            or answers what is_retried of policy.py says, after the waits that it has. Other answers are final. A host that a url did
+            not reach with all of them is out for a while: the other urls on it fail at once (_hosts.pyx).
         user_agent: the header.
         max_bytes: longer bodies are failures.
         capacity: urls inside at once, from submit to take.
@@ -121,6 +123,7 @@ cdef class Fetcher:
         self.pid = getpid()
         self.jobs = {}
         self.engine = engine_new(max_connections, attempts, timeout, max_bytes, capacity or 4 * max_connections)
+        self.engine.hosts.rest = policy.HOST_REST
         self.engine.rng_state = int.from_bytes(os.urandom(8))
         http, https, no_proxy = (os.fsencode(value) for value in policy.proxies())
         self.engine.proxies[0], self.engine.proxies[1], self.engine.no_proxy = copied(http), copied(https), copied(no_proxy)

@@ -5,4 +5,5 @@ cdef enum:
 cpdef bint is_retried(long status) noexcept nogil
 cpdef double backoff_s(int attempt, double chance) noexcept nogil
 cdef double retry_after_s(const char *text, size_t size) noexcept nogil
+cdef void find_place(char *place, size_t room, const char *url) noexcept nogil
 cdef bint bypasses_proxy(const char *no_proxy, const char *url) noexcept nogil

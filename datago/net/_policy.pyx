@@ -3,9 +3,9 @@
 
 These rules touch no Python object, so that the download thread (_transfers.pyx) calls the same functions as Python does.
 """
-from libc.stdio cimport sscanf
+from libc.stdio cimport snprintf, sscanf
 from libc.stdlib cimport atoi
-from libc.string cimport memchr, memcmp, memcpy, strchr, strcspn, strlen, strspn
+from libc.string cimport memchr, memcmp, memcpy, strchr, strcspn, strlen, strspn, strstr
 from libc.time cimport time
 
 import os
@@ -103,14 +103,8 @@ cdef bint bypasses_proxy(const char *no_proxy, const char *url) noexcept nogil:
     """Whether `no_proxy` names the host of an http(s) url."""
     cdef char host[256]
     cdef char entry[256]
-    cdef const char *begin = strchr(url, b":") + 3
-    cdef const char *end = begin + strcspn(begin, "/?#")
-    cdef const char *at = begin
-    cdef int port = 443 if begins(url, "https:") else 80
-    while at != NULL:  # the host stands behind the last one
-        begin = at + (at[0] == b"@")
-        at = <const char *>memchr(begin, b"@", end - begin)
-    split_port(host, begin, end - begin, &port)
+    cdef const char *end
+    cdef int port = find_host(host, url)
     while no_proxy[0]:
         no_proxy += strspn(no_proxy, ", \t")
         end = no_proxy + strcspn(no_proxy, ", \t")
@@ -118,6 +112,33 @@ cdef bint bypasses_proxy(const char *no_proxy, const char *url) noexcept nogil:
             return True
         no_proxy = end
     return False
+
+
+cdef int find_host(char *host, const char *url) noexcept nogil:
+    """Copies the host (256 bytes at most, small letters) of an http(s) url, or of a proxy's that may have no scheme. Returns the port."""
+    cdef const char *begin = strstr(url, "://")
+    cdef const char *end
+    cdef const char *at
+    cdef int port = 443 if begins(url, "https:") else 80
+    begin = url if begin == NULL else begin + 3
+    end = begin + strcspn(begin, "/?#")
+    at = begin
+    while at != NULL:  # the host stands behind the last one
+        begin = at + (at[0] == b"@")
+        at = <const char *>memchr(begin, b"@", end - begin)
+    split_port(host, begin, end - begin, &port)
+    return port
+
+
+cdef void find_place(char *place, size_t room, const char *url) noexcept nogil:
+    """Host and port of the server that `url` means, as Url.place of url.py has them: the port only where it is not the scheme's own."""
+    cdef char host[256]
+    cdef int port = find_host(host, url)
+    cdef bint usual = port == (443 if begins(url, "https:") else 80)
+    cdef const char *form = "[%s]" if strchr(host, b":") != NULL else "%s"
+    cdef int size = snprintf(place, room, form, <char *>host)
+    if not usual and 0 < size < <int>room:
+        snprintf(place + size, room - size, ":%d", port)
 
 
 cdef void split_port(char *host, const char *text, size_t size, int *port) noexcept nogil:

@@ -3,6 +3,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from datago.net._curl cimport CURL, CURLM
+from datago.net._hosts cimport PLACE, HostTable
 from datago._threads cimport pthread_cond_t, pthread_mutex_t
 
 cdef enum Verdict:
@@ -17,6 +18,7 @@ cdef struct Job:
     Job *next
     uint64_t number        # what Python knows it by
     int attempt            # from 1
+    int unreached          # attempts in a row that did not reach their host
     double due             # not to be begun before
     long status            # of the last answer, 0: none
     Verdict verdict
@@ -31,6 +33,9 @@ cdef struct Slot:
     FetchState *engine
     Job *job               # NULL: the slot is free
     int hops               # redirects followed
+    char place[PLACE]      # host and port of the server that is asked, or of the proxy
+    bint proxied
+    bint single            # the host was out: one attempt, to see whether it is back
     bint secure            # https so far
     bint answered          # the status is known and `keep` decided
     bint keep
@@ -80,6 +85,7 @@ cdef struct FetchState:
     size_t large           # bytes of bodies on their way, and who may go on beyond that: see _room.pyx
     Job *ahead
     int paused             # slots that wait for room
+    HostTable hosts
     # guarded by `lock`:
     pthread_mutex_t lock
     pthread_cond_t changed  # a job is done, there is room, the thread has left
@@ -98,9 +104,6 @@ cdef FetchState *engine_new(int slots, int attempts, double timeout, uint64_t ma
 cdef int engine_prepare(FetchState *engine, const char *user_agent, const char *ca_file, const char *ca_folder) except -1
 cdef void *run(void *argument) noexcept nogil          # the thread; it owns a share of the FetchState
 cdef void drop(FetchState *engine) noexcept nogil          # one of the owners goes; the last one frees
-cdef bint push(FetchState *engine, Queue *jobs) noexcept nogil
-cdef bint pull(FetchState *engine, Queue *jobs, double timeout) noexcept nogil
-cdef JoinOutcome ask_to_leave(FetchState *engine, double deadline) noexcept nogil
 
 
 cdef inline void append(Queue *queue, Job *job) noexcept nogil:

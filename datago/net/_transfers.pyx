@@ -7,17 +7,18 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from posix.fcntl cimport F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK, fcntl
-from posix.unistd cimport close, pipe, read, write
+from posix.unistd cimport close, pipe, read
 
 from datago._ascii cimport begins
 from datago.net._curl cimport *  # it declares what is used here, nothing else
-from datago.net._policy cimport MAX_RETRY_AFTER_S, backoff_s, bypasses_proxy, is_retried, retry_after_s
+from datago.net._hosts cimport give_up, is_given_up, is_own_want, let_through, reached, table_free
+from datago.net._policy cimport MAX_RETRY_AFTER_S, backoff_s, bypasses_proxy, find_place, is_retried, retry_after_s
 from datago.net._room cimport (
-    HELD, forget, grow, leave_room, next_to_resume, no_longer_waiting, reader_is_behind, resize, takes_common_room,
+    forget, grow, leave_room, next_to_resume, no_longer_waiting, reader_is_behind, resize, takes_common_room,
 )
 from datago._threads cimport (
-    dg_cond_init, dg_cond_wait, dg_now, dg_thread_begin, pthread_cond_broadcast, pthread_cond_destroy,
-    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+    dg_cond_init, dg_now, dg_thread_begin, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_mutex_lock, pthread_mutex_unlock,
 )
 
 cdef extern from "string.h" nogil:
@@ -144,6 +145,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
     cdef CURL *before = slot.easy
     cdef CURLcode result
     cdef CURLMcode failed
+    cdef char why[256]
     slot.text[0] = slot.job.text[0] = 0
     slot.answered = slot.keep = slot.head_ended = False
     slot.error_bytes = slot.span_bytes = slot.head_bytes = 0
@@ -153,6 +155,9 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         finish_attempt(slot, CURLE_OK, 0, "not a http or https url")
     elif slot.secure and not secure:
         finish_attempt(slot, CURLE_OK, 0, "redirect from https to http refused")
+    elif not let_through_to(slot, url, proxy_for(engine, url), why, sizeof(why)):
+        slot.job.attempt = 1  # this one is not made, and the text tells of none
+        finish_attempt(slot, CURLE_OK, 0, why)
     else:
         slot.secure = secure
         slot.easy = curl_easy_duphandle(engine.model)
@@ -160,8 +165,7 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
         curl_easy_setopt(slot.easy, CURLOPT_HEADERDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_WRITEDATA, slot)
         curl_easy_setopt(slot.easy, CURLOPT_ERRORBUFFER, <char *>slot.text)
-        result = curl_easy_setopt(
-            slot.easy, CURLOPT_PROXY, <const char *>b"" if bypasses_proxy(engine.no_proxy, url) else engine.proxies[secure])
+        result = curl_easy_setopt(slot.easy, CURLOPT_PROXY, proxy_for(engine, url))
         result = result or curl_easy_setopt(slot.easy, CURLOPT_URL, url)
         curl_easy_cleanup(before)  # to which `url` may belong
         if engine.multi == NULL:
@@ -171,6 +175,18 @@ cdef void begin(Slot *slot, const char *url) noexcept nogil:
             if slot.easy == NULL or result == CURLE_OUT_OF_MEMORY or failed:
                 slot.job.verdict = NO_MEMORY
             finish_attempt(slot, result, 0, NULL)
+
+
+cdef const char *proxy_for(FetchState *engine, const char *url) noexcept nogil:
+    """Empty: none."""
+    return <const char *>b"" if bypasses_proxy(engine.no_proxy, url) else engine.proxies[begins(url, "https://")]
+
+
+cdef bint let_through_to(Slot *slot, const char *url, const char *proxy, char *why, size_t room) noexcept nogil:
+    """Whether a request for `url` may begin: the host to connect to is not known to be out."""
+    slot.proxied = proxy[0] != 0
+    find_place(slot.place, sizeof(slot.place), proxy if slot.proxied else url)
+    return let_through(&slot.engine.hosts, slot.place, &slot.single, why, room)
 
 
 cdef void end(Slot *slot, CURLcode result, const char *why) noexcept nogil:
@@ -197,6 +213,7 @@ cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *w
     cdef FetchState *engine = slot.engine
     cdef Job *job = slot.job
     cdef bint passing = False  # what may pass by itself
+    cdef bint unreached = result != CURLE_OK and not did_reach(slot, result)
     cdef double wait = 0
     cdef long proxy_status = 0
     job.status = status
@@ -225,6 +242,11 @@ cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *w
         if passing and status == 0:  # where a proxy refused the tunnel, its status decides
             curl_easy_getinfo(slot.easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status)
             passing = proxy_status < 300 or is_retried(proxy_status)
+    job.unreached = job.unreached + 1 if unreached else 0
+    if status:
+        reached(&engine.hosts, slot.place)
+    elif unreached and slot.single:
+        passing = False
     if passing and job.attempt < engine.attempts and wait <= MAX_RETRY_AFTER_S:
         job.due = dg_now() + max(wait, backoff_s(job.attempt, chance(engine)))
         job.attempt += 1
@@ -233,6 +255,8 @@ cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *w
         job.next = engine.retries
         engine.retries = job
         job = NULL
+    elif unreached and is_given_up(job.unreached, engine.attempts, slot.single):
+        give_up(&engine.hosts, slot.place, job.text)
     elif job.verdict != GOOD and job.capacity > PEEK:
         forget(engine, job)
     elif job.verdict == GOOD and job.capacity > job.size + job.size / 4:
@@ -246,6 +270,19 @@ cdef void finish_attempt(Slot *slot, CURLcode result, long status, const char *w
         append(&engine.done, job)
         pthread_cond_broadcast(&engine.changed)
     pthread_mutex_unlock(&engine.lock)
+
+
+cdef bint did_reach(Slot *slot, CURLcode result) noexcept nogil:
+    """Whether a transfer that failed had a connection to its server, or to the proxy; also where it had none for want of our own."""
+    cdef double connected = 0
+    cdef long code = 0
+    if result == CURLE_COULDNT_CONNECT:
+        curl_easy_getinfo(slot.easy, CURLINFO_OS_ERRNO, &code)
+        return is_own_want(code)
+    if result == CURLE_OPERATION_TIMEDOUT:  # of a proxy's tunnel it is not known which of the two is silent
+        curl_easy_getinfo(slot.easy, CURLINFO_CONNECT_TIME if slot.proxied else CURLINFO_PRETRANSFER_TIME, &connected)
+        return connected > 0
+    return result != CURLE_COULDNT_RESOLVE_HOST and result != CURLE_COULDNT_RESOLVE_PROXY
 
 
 cdef bint may_pass(CURLcode result) noexcept nogil:
@@ -416,70 +453,6 @@ cdef void give_up_silent(FetchState *engine) noexcept nogil:
             slot.span, slot.span_bytes = now, 0
 
 
-# ---- the other side's way in and out -----------------------------------------------------------------------------
-
-cdef bint push(FetchState *engine, Queue *jobs) noexcept nogil:
-    """Moves jobs into the engine as there is room. True if it was closed."""
-    cdef bint wake, closed
-    pthread_mutex_lock(&engine.lock)
-    while jobs.first != NULL and not engine.closing:
-        wake = False
-        while jobs.first != NULL and engine.inside < engine.capacity:
-            append(&engine.waiting, pop(jobs))
-            engine.inside += 1
-            wake = engine.active < engine.slot_count  # else the thread looks by itself, when a slot is free again
-        if wake:
-            wake_thread(engine)
-        if jobs.first != NULL:
-            dg_cond_wait(&engine.changed, &engine.lock, dg_now() + 3600)
-    closed = engine.closing
-    pthread_mutex_unlock(&engine.lock)
-    return closed
-
-
-cdef void wake_thread(FetchState *engine) noexcept nogil:
-    cdef ssize_t _ignored = write(engine.wake[1], b"", 1)  # a full pipe wakes as well
-
-
-cdef bint pull(FetchState *engine, Queue *jobs, double timeout) noexcept nogil:
-    """Moves what is done out of the engine. True if it was closed."""
-    cdef double deadline = dg_now() + timeout
-    cdef Job *job
-    cdef bint closed
-    pthread_mutex_lock(&engine.lock)
-    while engine.done.first == NULL and not engine.closing and dg_now() < deadline:
-        dg_cond_wait(&engine.changed, &engine.lock, deadline)
-    closed = engine.closing
-    if not closed and engine.done.first != NULL:
-        jobs[0] = engine.done
-        engine.done.first = NULL
-        job = jobs.first
-        while job != NULL:
-            engine.inside -= 1
-            job = job.next
-        pthread_cond_broadcast(&engine.changed)
-        if engine.held > <size_t>HELD:  # the thread may have waited for that
-            wake_thread(engine)
-        engine.held = 0
-    pthread_mutex_unlock(&engine.lock)
-    return closed
-
-
-cdef JoinOutcome ask_to_leave(FetchState *engine, double deadline) noexcept nogil:
-    """Waits until the thread has left, up to `deadline`. Says what to do about it: only the first who asks may."""
-    cdef bint first, left
-    pthread_mutex_lock(&engine.lock)
-    first = not engine.closing
-    engine.closing = True
-    pthread_cond_broadcast(&engine.changed)
-    wake_thread(engine)
-    while not engine.left and dg_now() < deadline:
-        dg_cond_wait(&engine.changed, &engine.lock, deadline)
-    left = engine.left
-    pthread_mutex_unlock(&engine.lock)
-    return NOT_MINE if not first else JOIN if left else LEAVE_BEHIND
-
-
 # ---- birth and death ------------------------------------------------------------------------------------------------
 
 cdef CURLM *multi_new(FetchState *engine) noexcept nogil:
@@ -583,6 +556,7 @@ cdef void drop(FetchState *engine) noexcept nogil:
     free(engine.proxies[0])
     free(engine.proxies[1])
     free(engine.no_proxy)
+    table_free(&engine.hosts)
     free(engine.sockets)
     free(engine.ready)
     free(engine.slots)

@@ -29,11 +29,23 @@ class TransferError(Exception):
     Attributes:
         retry: whether another attempt may go better.
         status: the HTTP status that was the reason, or None.
+        place: host and port of the server that could not be reached, where that was the reason; else empty.
     """
 
-    def __init__(self, text: str, retry: bool = True, status: int | None = None) -> None:
+    def __init__(self, text: str, retry: bool = True, status: int | None = None, place: str = "") -> None:
         super().__init__(text)
-        self.retry, self.status = retry, status
+        self.retry, self.status, self.place = retry, status, place
+
+
+class HostOut(TransferError):
+    """No attempt was made: other requests have found that the host cannot be reached. See _hosts.pyx."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, retry=False)
+
+
+class TimedOut(TransferError):
+    """A call in a thread of its own gave no result in time."""
 
 
 def watcher(stop: Any) -> StopCheck:
@@ -66,7 +78,8 @@ def run_in_thread(call: Callable[[], Result], stop: StopCheck, timeout: float, w
 
     Raises:
         Stopped: told to stop.
-        TransferError: no result within `timeout` seconds. What `call` raises is raised here too.
+        TimedOut: no result within `timeout` seconds. What `call` raises is raised here too.
+        TransferError: there is no thread to be had.
     """
     results: Any = queue.SimpleQueue()
 
@@ -89,7 +102,7 @@ def run_in_thread(call: Callable[[], Result], stop: StopCheck, timeout: float, w
             value, raised = results.get(timeout=POLL_INTERVAL_S)
         except queue.Empty:
             if time.monotonic() >= end:
-                raise TransferError(f"{what} timed out after {timeout:g} s") from None
+                raise TimedOut(f"{what} timed out after {timeout:g} s") from None
             continue
         if raised:
             raise raised

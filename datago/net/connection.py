@@ -19,27 +19,20 @@ It met: a stop during a stall (1 ms), urls byte for byte (CURLOPT_REQUEST_TARGET
 """
 
 import contextlib
-import errno
 import io
-import select
 import socket
 import time
 from base64 import b64encode
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from datago.errors import SourceValueError
 from datago.net import policy
-from datago.net.cancel import POLL_INTERVAL_S, ReadIdle, StopCheck, TransferError, check, run_in_thread
+from datago.net.cancel import POLL_INTERVAL_S, ReadIdle, StopCheck, TransferError, check
 from datago.net.keep_alive import IdleConnections
+from datago.net.reach import fault_of, proxy_of, reach, secure
 from datago.net.response import BUFFER, Response
 from datago.net.url import Url
-
-if TYPE_CHECKING:
-    import ssl
-
-CONNECT_TIMEOUT = 10.0  # for each address of a host, and for finding them
 
 
 class Wire(io.RawIOBase):
@@ -78,7 +71,7 @@ class Wire(io.RawIOBase):
                 if time.monotonic() - start >= self._timeout:
                     raise TransferError(f"read timed out: no data for {self._timeout:g} s") from None
             except OSError as error:
-                raise _fault(error) from None
+                raise fault_of(error) from None
 
     def wait_for_close(self) -> None:
         """Lets the server close first, as it was asked to, for a moment: it then counts no connection more than we hold."""
@@ -100,30 +93,32 @@ class Wire(io.RawIOBase):
         super().close()
 
 
-def exchange(url: Url, headers: dict[str, str], stop: StopCheck, timeout: float, idle: IdleConnections | None) -> Response:
+def exchange(
+    url: Url, headers: dict[str, str], stop: StopCheck, timeout: float, idle: IdleConnections | None, hosts: policy.Hosts
+) -> Response:
     """Sends one GET and reads the head of the answer.
 
     Args:
         idle: connections of which one is used and where it is left for the next request. None: the request has a connection of its own,
             as a retry should: a server may have closed an idle one by the time it is used.
+        hosts: those that cannot be reached, which are asked no more for a while.
 
     Raises:
         TransferError: no connection, no answer, not HTTP.
         Stopped: `stop` was seen.
     """
-    proxy = _proxy(url)
+    proxy = proxy_of(url)
     key = (url.scheme, url.host, url.port, proxy, policy.trust() if url.scheme == "https" else None)
     sock = idle.take(key) if idle else None
     try:
         if sock is None:
-            sock = _connect(proxy or url, stop, min(timeout, CONNECT_TIMEOUT))
+            sock = reach(url, proxy, stop, timeout, hosts)
             if proxy and url.scheme == "https":
                 _send(sock, f"CONNECT {url.host}:{url.port} HTTP/1.1", {"Host": f"{url.host}:{url.port}", **_login(proxy, "Proxy-")})
                 response = Response(Wire(sock, stop, timeout, owned=False))
                 if response.status != 200:
                     raise TransferError(f"the proxy {proxy.place} answered {response.status}", retry=policy.is_retried(response.status))
-            if url.scheme == "https":
-                sock = _secure(sock, url.host, stop, timeout)
+                sock = secure(sock, url.host, stop, timeout)
         plain_proxy = proxy if url.scheme == "http" else None
         target = f"http://{url.place}{url.target}" if plain_proxy else url.target
         login = {**_login(url), **(_login(plain_proxy, "Proxy-") if plain_proxy else {})}
@@ -133,17 +128,8 @@ def exchange(url: Url, headers: dict[str, str], stop: StopCheck, timeout: float,
         if sock:
             sock.close()
         if isinstance(error, OSError):
-            raise _fault(error, proxy) from None
+            raise fault_of(error, proxy) from None
         raise
-
-
-def _fault(error: OSError, proxy: Url | None = None) -> TransferError:
-    import ssl
-
-    text = getattr(error, "verify_message", "") or error.strerror or str(error) or type(error).__name__
-    if proxy:
-        text += f" (through the proxy {proxy.place})"
-    return TransferError(text, retry=not isinstance(error, ssl.SSLCertVerificationError))
 
 
 def _send(sock: socket.socket, line: str, headers: dict[str, str]) -> None:
@@ -154,86 +140,3 @@ def _send(sock: socket.socket, line: str, headers: dict[str, str]) -> None:
 def _login(url: Url, prefix: str = "") -> dict[str, str]:
     user = unquote_to_bytes(url.user.encode("utf-8", "surrogateescape"))
     return {f"{prefix}Authorization": "Basic " + b64encode(user).decode()} if user else {}
-
-
-def _connect(url: Url, stop: StopCheck, timeout: float) -> socket.socket:
-    def resolve() -> list[Any]:
-        return socket.getaddrinfo(url.host.encode(), url.port, type=socket.SOCK_STREAM)  # of a str it would raise UnicodeError
-
-    last: OSError | None = None
-    for family, kind, protocol, _, address in run_in_thread(resolve, stop, timeout, "DNS lookup"):
-        sock = None
-        try:
-            sock = socket.socket(family, kind, protocol)
-            sock.setblocking(False)
-            status = sock.connect_ex(address)
-            if status == errno.EINPROGRESS:
-                _wait_connected(sock, stop, timeout)
-                status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if status:
-                raise OSError(status, f"connect failed: {errno.errorcode.get(status, status)}")
-            sock.settimeout(timeout)
-            return sock
-        except BaseException as error:
-            if sock:
-                sock.close()
-            if not isinstance(error, OSError):
-                raise
-            last = error
-    raise last or OSError(errno.EHOSTUNREACH, f"DNS returned no address for {url.host}")
-
-
-def _wait_connected(sock: socket.socket, stop: StopCheck, timeout: float) -> None:
-    poll = select.poll()
-    poll.register(sock, select.POLLOUT)
-    start = time.monotonic()
-    while not poll.poll(POLL_INTERVAL_S * 1000):
-        check(stop)
-        if time.monotonic() - start >= timeout:
-            raise OSError(errno.ETIMEDOUT, f"connect timed out after {timeout:g} s")
-
-
-@cache
-def _tls(file: str, folder: str) -> "ssl.SSLContext":
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
-    except OSError as error:
-        raise TransferError(f"certificates {file or folder}: {error.strerror or error}", retry=False) from None
-    # As libcurl has it in every version of it; Python's defaults are not the same before and after 3.13.
-    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-def _secure(sock: socket.socket, host: str, stop: StopCheck, timeout: float) -> "ssl.SSLSocket":
-    """The socket, with TLS on it. The handshake goes on where a slice of waiting broke it off."""
-    sock.settimeout(POLL_INTERVAL_S)
-    try:
-        secure = _tls(*policy.trust()).wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-    except ValueError as error:  # an SSLError is one too
-        raise error if isinstance(error, OSError) else OSError(errno.EINVAL, f"not a valid host name for TLS: {host}") from None
-    start = time.monotonic()
-    try:
-        while True:
-            check(stop)
-            try:
-                secure.do_handshake()
-                return secure
-            except TimeoutError:
-                if time.monotonic() - start >= timeout:
-                    raise OSError(errno.ETIMEDOUT, f"TLS handshake timed out after {timeout:g} s") from None
-    except BaseException:
-        secure.close()
-        raise
-
-
-def _proxy(url: Url) -> Url | None:
-    """The Url of the proxy to ask for `url`, or None."""
-    given = policy.proxy_for(url)
-    if not given:
-        return None
-    proxy = Url.parse(given if "://" in given else f"http://{given}")
-    if proxy.scheme != "http":
-        raise SourceValueError(f"proxy {proxy}: only http proxies are supported")
-    return proxy

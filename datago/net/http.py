@@ -30,6 +30,7 @@ class HttpObject:
     Args:
         token: sent as `Authorization: Bearer`, or as another `kind`, to the url's own host and to no other.
         idle: connections that the first attempt may use, and where it leaves its own; None: each request has a connection of its own.
+        hosts: those that other requests found unreachable; None: this request stands alone.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class HttpObject:
         timeout: float,
         kind: str = "Bearer",
         idle: IdleConnections | None = None,
+        hosts: policy.Hosts | None = None,
     ) -> None:
         self._url, self._stop, self._timeout, self._idle = Url.parse(url), stop, timeout, idle
+        self._hosts = hosts or policy.unreachable_hosts()
         self._token = {"Authorization": f"{kind} {token}"} if token else {}
         self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         self._response: Response | None = None
@@ -110,7 +113,7 @@ class HttpObject:
         seen: set[Url] = set()
         while True:
             _wait_for(url, self._stop)
-            response = exchange(url, {**self._headers, **headers, **secret}, self._stop, self._timeout, self._idle)
+            response = exchange(url, {**self._headers, **headers, **secret}, self._stop, self._timeout, self._idle, self._hosts)
             if response.status not in REDIRECTS:
                 return url, response
             response.finish()

@@ -7,9 +7,11 @@
 | which answers are asked for again | `is_retried`: 408, 429 and 5xx |
 | when | `backoff`: after 0.2 s, twice as long each time, 20 s at most, cut by up to half at random |
 | Retry-After | `retry_after`: the least to wait; above MAX_RETRY_AFTER seconds the answer stands |
+| which hosts are left alone | `unreachable_hosts`: those that a request of the same pass could not reach, but for one request every
+  HOST_REST seconds. Pages of a database are on their own, as one that does not come ends the pass |
 | what may be shown | `redact`, `bare` and `redact_text` of url.py |
 
-The download thread calls the same functions without Python: they stand in _policy.pyx.
+The download thread calls the same functions without Python: they stand in _policy.pyx and _hosts.pyx.
 """
 
 import os
@@ -17,12 +19,18 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from datago.net._hosts import Hosts, is_own_want
 from datago.net._policy import MAX_RETRY_AFTER, backoff_s, is_bypassed, is_retried, retry_after
 
 if TYPE_CHECKING:
     from datago.net.url import Url
 
-__all__ = ["MAX_RETRY_AFTER", "Proxies", "backoff", "is_retried", "proxies", "proxy_for", "retry_after", "trust"]
+__all__ = [
+    "HOST_REST", "MAX_RETRY_AFTER", "Hosts", "Proxies", "backoff", "is_own_want", "is_retried", "proxies", "proxy_for", "retry_after",
+    "trust", "unreachable_hosts",
+]  # fmt: skip
+
+HOST_REST = 10.0  # seconds from one attempt at a host that could not be reached to the next
 
 
 class Proxies(NamedTuple):
@@ -77,3 +85,8 @@ def proxy_for(url: "Url") -> str:
 def backoff(attempt: int) -> float:
     """Seconds to wait after attempt 1, 2 … failed."""
     return backoff_s(attempt, random.random())
+
+
+def unreachable_hosts() -> Hosts:
+    """The Hosts of a pass that begins."""
+    return Hosts(HOST_REST)

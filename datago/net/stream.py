@@ -7,20 +7,18 @@ password or token in it.
 """
 
 import logging
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.net import policy
 from datago.net.byte_source import ByteSource, SourceReader
-from datago.net.cancel import ReadIdle, StopCheck, Stopped, TransferError, check, pause, watcher
+from datago.net.cancel import HostOut, ReadIdle, StopCheck, Stopped, TransferError, check, pause, watcher
 from datago.net.http import HttpObject
 from datago.net.keep_alive import IdleConnections
 from datago.net.storage import FileObject, FsspecObject
-from datago.net.url import redact, redact_text, scheme_of
+from datago.net.url import local_path, redact, redact_text, scheme_of
 from datago.versions import own
 
 if TYPE_CHECKING:
@@ -45,6 +43,7 @@ def open_stream(
     cache: "Cache | None" = None,
     user_agent: str = "",
     idle: IdleConnections | None = None,
+    hosts: policy.Hosts | None = None,
 ) -> "Stream":
     """The bytes of one object, in blocks. Nothing is opened before the first block is asked for.
 
@@ -59,6 +58,7 @@ def open_stream(
         cache: a Cache: the object is read from it, or kept in it once read to a certain end. Local files are not.
         user_agent: "datago/<version>" if empty.
         idle: connections of which the first of several attempts may use one, and where it is left at the end.
+        hosts: those that cannot be reached, shared with others: http streams fail at once where one of them found that out.
 
     Returns:
         A Stream.
@@ -66,7 +66,7 @@ def open_stream(
     Raises:
         SourceValueError: the url, token or user_agent cannot be sent.
     """
-    watched = watcher(stop)
+    watched, hosts = watcher(stop), hosts or policy.unreachable_hosts()
     source: ByteSource
     for name, text in (("auth_token", token), ("user_agent", user_agent)):
         if not re.fullmatch(r"[ -~]*", text.strip()):
@@ -74,16 +74,16 @@ def open_stream(
     scheme = scheme_of(url)
     if scheme in ("", "file"):
         path = local_path(url)
-        return Stream(FileObject(path), path, "", watched, 1, block_size)
+        return Stream(FileObject(path), path, "", watched, 1, block_size, hosts)
     if scheme in ("http", "https"):
         kept = idle if attempts > 1 else None  # the server may have closed it, so that a retry is needed
         agent = user_agent.strip() or f"datago/{own()}"
-        source = HttpObject(url, token.strip(), agent, watched, timeout, idle=kept)
+        source = HttpObject(url, token.strip(), agent, watched, timeout, idle=kept, hosts=hosts)
     else:
         source = FsspecObject(url, watched, timeout)
     if cache:
         source = cache.through(url, source)
-    return Stream(source, url, token.strip(), watched, attempts, block_size)
+    return Stream(source, url, token.strip(), watched, attempts, block_size, hosts)
 
 
 class Stream(SourceReader):
@@ -100,10 +100,13 @@ class Stream(SourceReader):
         retries: attempts after the first.
     """
 
-    def __init__(self, source: ByteSource, url: str, token: str, stop: StopCheck, attempts: int, block_size: int) -> None:
+    def __init__(
+        self, source: ByteSource, url: str, token: str, stop: StopCheck, attempts: int, block_size: int, hosts: policy.Hosts
+    ) -> None:
         self._source, self._url, self._token, self._stop = source, url, token, stop
-        self._attempts, self._block_size = attempts, block_size
+        self._attempts, self._block_size, self._hosts = attempts, block_size, hosts
         self._failures = 0  # attempts without progress
+        self._unreached = 0  # attempts in a row that did not reach the server
         self._fault: TransferError | None = None  # it is raised after the shortened block before it
         self._state = "new"
         self.position = self.retries = 0
@@ -202,8 +205,11 @@ class Stream(SourceReader):
         """Waits before the next attempt; raises if there is none."""
         self._source.disconnect()
         self._state = "new"
-        self._failures += 1
+        self._failures += not isinstance(fault, HostOut)
+        self._unreached = self._unreached + 1 if fault.place else 0
         if not fault.retry or self._failures >= self._attempts:
+            if fault.place:
+                self._hosts.ended(fault.place, str(fault), self._unreached, self._attempts, not fault.retry)
             raise self._error(fault) from None
         self.retries += 1
         log.info("%s: %s; attempt %d follows", redact(self._url), self._clean(fault), self._failures + 1)
@@ -229,17 +235,3 @@ def read_whole(url: str, most: int, **options: Any) -> bytes:
             if len(data) > most:
                 raise SourceValueError(f"{redact(url)}: longer than {most} bytes")
     return bytes(data)
-
-
-def local_path(url: str) -> str:
-    """The path that a file:// url or a plain path means. Raises SourceValueError: that of another host, or none at all."""
-    found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S | re.A)
-    if found and found[1] and found[1].lower() != "localhost":
-        raise SourceValueError(f"{url}: file urls of another host cannot be read")
-    try:
-        path = os.fsencode(url) if not found else unquote_to_bytes(found[2].encode("utf-8", "surrogateescape"))
-    except UnicodeError:
-        path = b"\0"
-    if b"\0" in path:
-        raise SourceValueError(f"{redact(url)}: zero byte or unpaired surrogate in a path")
-    return os.fsdecode(path)

@@ -1,7 +1,9 @@
 """What a url is made of, and how it may be shown."""
 
+import os
 import re
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from datago.errors import SourceValueError, printable, without_credentials
 
@@ -12,6 +14,20 @@ def scheme_of(url: str) -> str:
     """The scheme in lower case; empty for a local path."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):/", url, re.I | re.A)
     return (found[1] or found[2]).lower() if found else ""
+
+
+def local_path(url: str) -> str:
+    """The path that a file:// url or a plain path means. Raises SourceValueError: that of another host, or none at all."""
+    found = re.fullmatch(r"file:(?://([^/]*))?(/.*)", url, re.I | re.S | re.A)
+    if found and found[1] and found[1].lower() != "localhost":
+        raise SourceValueError(f"{url}: file urls of another host cannot be read")
+    try:
+        path = os.fsencode(url) if not found else unquote_to_bytes(found[2].encode("utf-8", "surrogateescape"))
+    except UnicodeError:
+        path = b"\0"
+    if b"\0" in path:
+        raise SourceValueError(f"{redact(url)}: zero byte or unpaired surrogate in a path")
+    return os.fsdecode(path)
 
 
 def redact(url: str) -> str:

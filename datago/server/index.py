@@ -14,7 +14,7 @@ from typing import Any
 
 from datago.server.partition import partition_of
 from datago.server.walk import Entry, Part, Report
-from datago.sources.names import IMAGES
+from datago.sources.names import IMAGES, TEXT_NAMES
 
 VERSION = 2  # incremented when records or tables change, so that the index is made again
 LATENTS = frozenset("npy npz bin dat raw pt pth safetensors pkl zst".split())
@@ -47,7 +47,7 @@ def describe(entry: Entry, root: str, source: str, report: Report) -> dict[str, 
             elif value is not None:
                 report.add("json is not an object", part.path)
         elif suffix in ("txt", "cls"):
-            attributes[name or {"txt": "caption"}.get(suffix, suffix)] = _text(part, root, suffix, report)
+            attributes[name or TEXT_NAMES.get(suffix, suffix)] = _text(part, root, suffix, report)
         elif suffix in IMAGES or suffix in LATENTS:
             kind, is_mask = _latent_type(name, suffix)
             latents[kind] = (part, {"latent_type": kind, "is_mask": is_mask, "reference": part.reference})

@@ -5,7 +5,7 @@ import os
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.errno cimport ENOMEM, errno
-from libc.string cimport memcpy, strlen, strrchr
+from libc.string cimport memcpy, strcmp, strlen, strrchr
 
 from datago._ascii cimport begins
 
@@ -35,9 +35,14 @@ cdef extern from *:
     """
     static const char *const dg_suffixes[] = {"jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "avif"};
     enum { DG_SUFFIXES = sizeof dg_suffixes / sizeof *dg_suffixes };
+    /* How the names of files end that say something of images beside them; those without a dot are whole names. */
+    static const char *const dg_sidecars[] = {".txt", ".TXT", ".json", ".JSON", "metadata.csv", "metadata.jsonl"};
+    enum { DG_SIDECARS = sizeof dg_sidecars / sizeof *dg_sidecars };
     """
     const char *dg_suffixes[1]
     int DG_SUFFIXES
+    const char *dg_sidecars[1]
+    int DG_SIDECARS
 
 cdef enum:
     CHUNK = 4096  # entries that are read without the GIL, at most
@@ -53,6 +58,17 @@ cdef bint is_image(const char *name) noexcept nogil:
             if begins(dot + 1, dg_suffixes[i]) and dot[1 + strlen(dg_suffixes[i])] == 0:
                 return True
     return False
+
+
+cdef int sidecar_kind(const char *name) noexcept nogil:
+    """The bit of the sidecar that a file is, 0 for others."""
+    cdef const char *dot = strrchr(name, b".")
+    cdef int i
+    if dot != NULL:
+        for i in range(DG_SIDECARS):
+            if strcmp(dot if dg_sidecars[i][0] == b"." else name, dg_sidecars[i]) == 0:
+                return 1 << i
+    return 0
 
 
 cdef int raise_errno(int failed) except -1:
@@ -76,6 +92,7 @@ cdef class Folder:
     cdef char *block        # names, each with a zero behind it
     cdef size_t capacity
     cdef readonly size_t hidden, links
+    cdef int kinds          # bits of the sidecars that were met
 
     def __cinit__(self, bytes path):
         cdef const char *where = path
@@ -88,6 +105,11 @@ cdef class Folder:
         if self.folder != NULL:
             closedir(self.folder)
         PyMem_RawFree(self.block)
+
+    @property
+    def sidecars(self):
+        """Which kinds of files that say something of images were met so far: a tuple of suffixes, with their dot, and of names."""
+        return tuple([<bytes>dg_sidecars[i] for i in range(DG_SIDECARS) if self.kinds >> i & 1])
 
     def read(self):
         """The next few thousand entries: lists of images' names and of folders' names (bytes); None at the end.
@@ -135,6 +157,7 @@ cdef class Folder:
                 is_folder[0], link = S_ISDIR(found.st_mode), S_ISLNK(found.st_mode)
             if is_folder[0] or is_image(entry.d_name):
                 break
+            self.kinds |= sidecar_kind(entry.d_name)
             self.links += link and fstatat(dirfd(self.folder), entry.d_name, &found, 0) == 0 and S_ISDIR(found.st_mode)
         length = strlen(entry.d_name) + 1
         if used[0] + length > self.capacity:

@@ -4,7 +4,10 @@ import os
 
 from datago.sources._folder import IMAGES
 
-__all__ = ["IMAGES", "LITTER", "LITTER_NAMES"]
+__all__ = ["IMAGES", "LITTER", "LITTER_NAMES", "TEXT_NAMES"]
+
+# The suffix of a text that stands beside an image under the image's name: what the attribute is called.
+TEXT_NAMES = {"txt": "caption"}
 
 # Folders that archivers, file systems and storage boxes leave behind. They contain thumbnails, copies and deleted files.
 LITTER = frozenset((b"__MACOSX", b"@eaDir", b"@Recycle", b"#recycle", b"$RECYCLE.BIN", b"System Volume Information", b"lost+found"))

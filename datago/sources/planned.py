@@ -40,7 +40,9 @@ class Group(list["tuple[bytes, int] | Entry | Failure"]):
         valid: for each entry whether it counts, or repeats one that does.
     """
 
-    def __init__(self, number: int, size: tuple[int, int], entries: "Iterable[tuple[bytes, int]]", valid: list[bool]) -> None:
+    def __init__(
+        self, number: int, size: tuple[int, int], entries: "Iterable[tuple[bytes, int] | Entry | Failure]", valid: list[bool]
+    ) -> None:
         super().__init__(entries)
         self.number, self.size, self.valid = number, size, valid
 

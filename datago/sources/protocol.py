@@ -9,9 +9,9 @@ Neither knows the client or the worker threads. A source is told by its PassSett
 What a config says of it is a SourceSettings; both are in datago/sources/settings.py.
 
 An entry is one of three things: a pair of the path (bytes) of an image file and its position; an `Entry` of datago.engine._sample, which
-has a sample's fields and the bytes of its images; or a `Failure` for something that the source itself could not read, which reaches the
-reader as any other failed sample does. Entry and Failure have their position as an attribute. A position is the number of a sample
-in its stream. It means the same sample in every pass with the same seed and epoch, or at least in this pass.
+has a sample's fields, and the bytes of its images or the path of the first; or a `Failure` for something that the source itself could not
+read, which reaches the reader as any other failed sample does. Entry and Failure have their position as an attribute. A position is the
+number of a sample in its stream. It means the same sample in every pass with the same seed and epoch, or at least in this pass.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ class SourceType(Generic[S]):
     "Samples come …". Empty: a seed decides, and a shuffled pass can be resumed."""
 
     has_folders: bool = False
-    """Whether entries are paths below a folder, so that their first folder can be their class. Such samples have no attributes."""
+    """Whether entries are paths below a folder, so that their first folder can be their class."""
 
     def class_folders(self, config: "Settings[S]") -> list[str]:
         """The names of the folders that are classes, in their order. Only asked for with `has_folders`. Raises SourceError."""

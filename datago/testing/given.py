@@ -1,6 +1,7 @@
 """The base class of the tests of datago.testing: it makes configs of a source, and reads its samples, alone and by a client."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -72,7 +73,8 @@ class Opened:
         """A name that identifies an entry in every pass."""
         if isinstance(entry, tuple):
             return entry[0][self.source.base :]
-        return entry.name if isinstance(entry, Failure) else f"{entry.source}:{entry.id}"
+        path = None if isinstance(entry, Failure) else entry.path
+        return entry.name if path is None else os.fsencode(path)[self.source.base :]
 
     def names(self, least: int | None = None) -> list[Any]:
         return [self.name(entry) for entry in self.take(least)]

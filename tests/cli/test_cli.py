@@ -20,8 +20,8 @@ from conftest import jpeg
 from serving import TOKEN, make_album, serve
 
 import datago as datago_module
-from datago.cli import main
-from datago.cli.bench import STAGES, bottleneck
+from datago.cli import main, measure
+from datago.cli.bench import STAGES, _text, bottleneck
 
 CROP = {"crop_and_resize": True, "default_image_size": 64, "downsampling_ratio": 16, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2.0}
 
@@ -211,7 +211,7 @@ def test_a_database_counts_with_the_filters(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "check: PATH: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"),
+        ("{", "check: config: PATH: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"),
         ('{"source_config": {"sources": "a"}}', "check: source_config.page_size: missing, wanted an integer of at least 1\n"),
         ('{"source_type": "file", "source_config": {"root_path": "/no"}}', "check: root_path: No such file or directory: '/no'\n"),
         ('{"source_type": "webdataset", "source_config": {"url": "/nowhere/*.tar"}}', "check: url /nowhere/*.tar: no shards there\n"),
@@ -265,9 +265,24 @@ def test_bench_times_every_stage(folder, shards):
     for row in found["stages"].values():
         assert row["n"] > 0 and row["images/s"] > 0 and row["CPU ms"] >= 0 and row["first ms"] > 0 and row["MB"] > 5
     assert found["threads"] >= 1 and found["bottleneck"]["stage"] in STAGES[:-1] and found["compare"] == {}
+    found["stages"]["read"]["warning"] = "its rate rests on 0.05 s only"
+    assert "\nwarning: read: its rate rests on 0.05 s only\n" in _text(found)
     out, err = datago("bench", shards, "--seconds", 0.1, "--compare", "torch")
     assert "list (1 of 7)\n" in err
     assert "torch      not compared: it is compared for source_type 'file' only\n" in out and "  shards/s\n" in out
+
+
+def test_a_rate_of_less_than_a_second_has_a_warning(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    for step, seconds, warns in ((0.25, 0.5, True), (0.5, 1.0, False)):
+        meter = measure.Meter(60)
+        for _ in range(3):  # the first does not count
+            now[0] += step
+            meter.add()
+        row = meter.row()
+        assert (row["seconds"], row["images/s"], "warning" in row) == (seconds, 2 / seconds, warns)
+        assert not warns or row["warning"].startswith("its rate rests on 0.50 s only")
 
 
 @pytest.mark.slow

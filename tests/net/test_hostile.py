@@ -19,8 +19,8 @@ from datago.errors import SourceOSError, SourceValueError, source_os_error
 from datago.net import http
 from datago.net.cancel import TransferError, run_in_thread
 from datago.net.json_text import parse_json
-from datago.net.stream import local_path, open_stream
-from datago.net.url import Url, scheme_of
+from datago.net.stream import open_stream
+from datago.net.url import Url, local_path, scheme_of
 from datago.sources.webdataset import inflate, listing
 from datago.sources.webdataset import shard_reader as shards
 from datago.sources.webdataset._tar import TarError, TarReader

@@ -18,8 +18,7 @@ import pytest
 from network import BODY, ETAG, answer, from_range, serve, silence, then_silence
 
 from datago.errors import RemoteError, SourceError, SourceNotFoundError, SourceOSError, SourceValueError
-from datago.net import connection as wire
-from datago.net import http, policy
+from datago.net import http, policy, reach
 from datago.net import stream as remote
 from datago.net.stream import Stopped, open_stream
 from datago.net.url import Url, redact
@@ -765,9 +764,9 @@ def tls(certificate, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate / "cert.pem"))
-    wire._tls.cache_clear()
+    reach._tls.cache_clear()
     yield context
-    wire._tls.cache_clear()
+    reach._tls.cache_clear()
 
 
 def test_tls(tls):

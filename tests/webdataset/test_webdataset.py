@@ -12,7 +12,7 @@ from conftest import TINY, jpeg, photo, saved, threads_left
 from PIL import Image
 from tars import config, read, server, standard, tar  # noqa: F401
 
-from datago import DatagoClient, SourceError
+from datago import DatagoBatchDataset, DatagoClient, SourceError
 
 
 def shards(folder, count=4, per_shard=6):
@@ -52,7 +52,19 @@ def test_the_dict(tmp_path):
     client = DatagoClient(config(tmp_path / "000000.tar", ordered=True))
     sample = client.get_sample_auto_convert(timeout=20)
     assert sample["id"] == "s0_0" and sample["image"].mode == "RGB"
-    assert sample["attributes"] == {"json": '{"s": 0, "i": 0}'}  # the text that was stored
+    assert sample["attributes"] == {"json": {"s": 0, "i": 0}}  # and in Sample.attributes the text that was stored
+
+
+def test_json_members_are_values_in_dicts_and_batches(tmp_path):
+    stored = {"json": "[1, null]", "meta.json": '{"n": 0.5}', "bad.json": "{", "deep.json": "[" * 100_000, "txt": '{"a": 1}', "cls": "7"}
+    members = [("a.jpg", jpeg(32, 32)), *((f"a.{name}", text.encode()) for name, text in stored.items())]
+    (tmp_path / "a.tar").write_bytes(tar(members))
+    values = {**stored, "json": [1, None], "meta.json": {"n": 0.5}}
+    given = config(tmp_path / "a.tar")
+    assert [json.loads(sample.attributes) for sample in read(given)[0]] == [stored]
+    assert DatagoClient(given).get_sample_auto_convert(timeout=20)["attributes"] == values
+    batches = DatagoBatchDataset({**given, "image_config": {"random_resized_crop": 8}}, 1)
+    assert [batch["attributes"] for batch in batches] == [[values]]
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])

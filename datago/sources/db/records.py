@@ -1,15 +1,14 @@
 """One record of a page: what the server says of a sample, checked; and the sample while its downloads are under way."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urljoin
 
 from datago.engine._sample import Entry, Failure
 from datago.errors import printable
+from datago.sources.attributes import attributes_text
 
 LONGEST_NAME = 4096  # characters of an id, a source, the type of a latent; the protocol's ids have 512
-DEEPEST = 100  # objects and lists within one another in attributes, which are parsed again wherever the reader is
 
 
 class BadRecord(ValueError):
@@ -104,15 +103,12 @@ def _typed(record: dict[str, Any], key: str, kind: type) -> Any:
 
 def _attributes(record: dict[str, Any]) -> str:
     """Their JSON text."""
-    text = json.dumps(_typed(record, "attributes", dict) or {}, ensure_ascii=False)
-    if text.count("{") + text.count("[") > DEEPEST:
-        values = [record["attributes"]]
-        for _ in range(DEEPEST):
-            inside = [value for value in values if isinstance(value, dict | list)]
-            values = [one for value in inside for one in (value.values() if isinstance(value, dict) else value)]
-        if any(isinstance(value, dict | list) for value in values):
-            raise BadRecord(f"attributes: nested deeper than {DEEPEST}")
-    return text
+    try:
+        return attributes_text(_typed(record, "attributes", dict) or {})
+    except BadRecord:
+        raise
+    except ValueError as error:
+        raise BadRecord(str(error)) from None
 
 
 def _duplicate_state(record: dict[str, Any]) -> int:

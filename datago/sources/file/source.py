@@ -3,11 +3,12 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from datago.engine._sample import Entry, Failure
 from datago.errors import SourceValueError
 from datago.order import plan
+from datago.sources.file.captions import Captions
 from datago.sources.file.planned import PlannedImages
 from datago.sources.file.settings import FileSettings
 from datago.sources.file.tree import BATCH, Listing, Tree, checksum
@@ -22,7 +23,7 @@ log = logging.getLogger("datago.source")
 
 
 class FileSource:
-    """Yields the images of a Tree as (path, position) pairs.
+    """Yields the images of a Tree as (path, position) pairs, those that have attributes as Entries (see captions.py).
 
     The order is that of the paths' raw bytes over the whole tree, or a shuffled one; stream s of n takes entries s, s + n, s +
     2n … of it. Without a common seed each stream shuffles its own part. In plain order the first samples leave while the tree is
@@ -37,6 +38,7 @@ class FileSource:
         self._tree: Tree | None = None
         self._listing: Listing | None = None
         self._images: PlannedImages | None = None  # in a planned pass
+        self._captions: Captions | None = None
         self._walked = 0, 0, False  # how many paths were seen so far, their checksum, whether the order rests on their number
         self._phases = config.resume["phases"] if config.resume else []  # what was read with other numbers of streams
         for begin, end in config.resume["done"] if config.resume else ():
@@ -49,6 +51,8 @@ class FileSource:
         self._tree = Tree(os.fsencode(self._config.source.root_path), self.skipped)
         self._tree.stopped = self._stopped
         self.base = len(self._tree.base)
+        if self._config.source.captions:
+            self._captions = Captions(self._tree, lambda: self._stopped)
         if self._config.planning is not None:
             listing = self._list()
             self._images = PlannedImages(self._config, self._config.planning, listing, self._tree.base, lambda: self._stopped)
@@ -83,18 +87,24 @@ class FileSource:
 
     def others(self, group: int, places: Sequence[int]) -> Group:
         assert self._images is not None
-        return self._images.others(group, places)
+        others = self._images.others(group, places)
+        return cast(Group, next(self._captions.attach(iter([others])), others)) if self._captions else others
 
     def batches(self) -> Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]:
         config = self._config
         if self._images is not None:
-            if self._opened().unread:
-                yield self._opened().unread
-            yield from self._images.groups()
+            batches = self._grouped()
         elif config.source.random_sampling or config.uneven != "keep" or config.resume:
-            yield from self._planned()
+            batches = self._planned()
         else:
-            yield from self._streamed()
+            batches = self._streamed()
+        yield from self._captions.attach(batches) if self._captions else batches
+
+    def _grouped(self) -> Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]:
+        assert self._images is not None
+        if self._opened().unread:
+            yield self._opened().unread
+        yield from self._images.groups()
 
     def _streamed(self) -> Iterator[Sequence[tuple[bytes, int] | Failure]]:
         stream, streams, tree = self._config.stream, self._config.streams, self._opened()

@@ -26,6 +26,8 @@ class Tree:
 
     Attributes:
         unread: the Failures of folders that could not be listed, as far as `walk` has come.
+        sidecars: what Folder.sidecars said of each folder that has any, by its path relative to `base`, with a slash at the end; also as
+            far as `walk` has come, which lists a folder before it yields what is in it.
 
     Raises:
         SourceError: `root` is not there, or cannot be listed; `walk` and `folders` raise it too. The text has the system's reason.
@@ -35,6 +37,7 @@ class Tree:
         self.stopped = False
         self._root, self._skipped = root, skipped
         self.unread: list[Failure] = []
+        self.sidecars: dict[bytes, tuple[bytes, ...]] = {}
         try:
             is_folder = stat.S_ISDIR(os.stat(root).st_mode)
         except OSError as error:
@@ -63,6 +66,7 @@ class Tree:
         """Yields lists of at most BATCH paths, relative to `base`, and a Failure for each folder that cannot be read."""
         self.unread = []
         if self._only is not None:
+            self.sidecars[b""] = (b".txt", b".json")  # its folder is not listed: they may be there
             yield [self._only]
             return
         levels = [self._folder(b"")]
@@ -111,6 +115,8 @@ class Tree:
             reason = "not_found" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "io"
             failure = Failure(os.fsdecode(path[:-1]), reason, f"folder cannot be listed: {os.strerror(error.errno or 0)}")
         if folder is not None:
+            if sidecars := folder.sidecars:
+                self.sidecars[prefix] = sidecars
             self._skip("hidden", folder.hidden)
             self._skip("symlink to a folder", folder.links)
         return names, folders, failure

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from datago.errors import SourceError, SourceValueError, printable
-from datago.net.stream import local_path, open_stream
-from datago.net.url import scheme_of
+from datago.net.stream import open_stream
+from datago.net.url import local_path, scheme_of
 
 ASKED = 64  # urls at most, spread over all of them
 AT_ONCE = 8

@@ -110,7 +110,7 @@ class Lanes:
 
     def _run(self, lane: int, waiting: deque[int]) -> None:
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and self._error is None:  # what ended a lane lets the others end their shards, and no more
                 try:
                     shard = waiting.popleft()
                 except IndexError:

@@ -9,9 +9,11 @@ from typing import Any
 
 from datago.engine._sample import Entry, Failure
 from datago.environment import attempts
-from datago.errors import SourceValueError
+from datago.errors import SourceOSError, SourceValueError
+from datago.net import policy
 from datago.net.cache import Cache
 from datago.net.keep_alive import IdleConnections
+from datago.net.reach import places
 from datago.net.stream import open_stream
 from datago.net.url import redact, scheme_of
 from datago.order import plan
@@ -45,7 +47,8 @@ class WebDatasetSource:
     def __init__(self, config: PassSettings[WebDatasetSettings]) -> None:
         self._config = config
         self._stop = Flag()
-        self._idle = IdleConnections()
+        self._idle, self._hosts = IdleConnections(), policy.unreachable_hosts()
+        self._places = frozenset[str]()  # the hosts that all shards of this stream lie on, where it has no other shards
         of_source = config.source
         self._options: dict[str, Any] = {
             "token": of_source.auth_token,
@@ -53,6 +56,7 @@ class WebDatasetSource:
             "attempts": attempts(),
             "stop": self._stop,
             "idle": self._idle,
+            "hosts": self._hosts,
         }
         self._lock = new_lock()  # guards these three
         self._found = self._own = 0  # entries of all shards that were read; those of this stream
@@ -71,6 +75,7 @@ class WebDatasetSource:
         self._part = part = Part(config, shards, counts)
         self.target = part.target
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
+        self._places = places(part.shards)
         self._check_unchanged(len(shards))
         workers = config.streams // config.world_size
         if part.by_sample:
@@ -158,6 +163,13 @@ class WebDatasetSource:
         if buffer:
             yield [_drawn(buffer, rng) for _ in range(len(buffer))]
 
+    def _check_reachable(self) -> None:
+        """Raises SourceOSError where no host of this stream's shards can be reached: each shard would fail at once, and be lost to a pass
+        that resumes from the state."""
+        found = [self._hosts.why_out(place) for place in self._places]
+        if found and all(found):
+            raise SourceOSError(f"none of the {len(self._part.shards)} shards can be read now: {'; '.join(found)}")
+
     def _check_unchanged(self, now: int) -> None:
         then = self._config.resume
         if then and (then["shards"], then["listing"]) != self._part.listing:
@@ -181,6 +193,7 @@ class WebDatasetSource:
     def _read(self, ordinal: int) -> Generator[Batch, None, None]:
         """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
         config, part, ledger = self._config, self._part, self._ledger
+        self._check_reachable()
         place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
         shard, position = part.shards[place], ordinal << BITS
         reader = ShardReader(redact(shard), config.source.reference_image_type, config.source.mask_suffixes, config.max_file_bytes)

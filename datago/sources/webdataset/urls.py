@@ -17,8 +17,7 @@ from typing import Any
 from datago.errors import RemoteError, SourceValueError, source_os_error
 from datago.net.cancel import TransferError, watcher
 from datago.net.storage import find_objects
-from datago.net.stream import local_path
-from datago.net.url import Url, redact, scheme_of
+from datago.net.url import Url, local_path, redact, scheme_of
 from datago.sources.names import LITTER
 from datago.sources.webdataset.braces import MAX_SHARDS, check, expand
 from datago.sources.webdataset.listing import is_listing, list_objects

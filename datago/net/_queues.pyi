@@ -1,0 +1,1 @@
+# datago.net._queues: what other compiled modules cimport; nothing for Python.
