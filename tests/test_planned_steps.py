@@ -1,9 +1,10 @@
 """Planned steps, end to end: ranks and workers read a folder, and have one bucket at each of as many steps."""
 
-import gc
 import json
 import logging
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy
@@ -233,16 +234,20 @@ def test_sizes_are_kept(tmp_path, monkeypatch):
     assert Rank(monkeypatch, tmp_path / "a", 0, 2, sizes_cache=tmp_path / "kept").take() == first
 
 
-def test_without_a_folder_sizes_go_with_the_dataset(tmp_path, monkeypatch):
+def test_without_a_folder_sizes_go_with_the_process(tmp_path):
     make(tmp_path / "a", 12, numpy.random.default_rng(1))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    found = DatagoBatchDataset({**config(tmp_path / "a", image_config=CROP)}, 4, steps="planned")
-    assert len(found) == len(list(found))
-    assert len(list((tmp_path / "temporary").glob("datago-sizes*"))) == 1
-    del found
-    gc.collect()
-    assert not list((tmp_path / "temporary").glob("datago-sizes*"))
+    script = f"""
+import glob, tempfile
+from datago import DatagoBatchDataset
+found = DatagoBatchDataset({config(tmp_path / "a", image_config=CROP)!r}, 4, steps="planned")
+assert len(found) == len(list(found)) > 0
+print(len(glob.glob(tempfile.gettempdir() + "/datago-sizes*")))
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_a_limit_ends_all_ranks_at_one_step(tmp_path, monkeypatch):
