@@ -1,4 +1,4 @@
-"""Checks of values that others gave: of a config, and of a state dict."""
+"""Checks of values that users give, in a config or a state dict."""
 
 import math
 import os
@@ -12,7 +12,7 @@ REQUIRED = object()  # the default of a key that must be given
 
 
 class Check(NamedTuple):
-    """What a value has to be.
+    """A check of one value.
 
     Attributes:
         test: a predicate.
@@ -58,17 +58,18 @@ class _OneOf:
 
 
 def one_of(names: Callable[[], Iterable[str]]) -> Check:
-    """A choice among what the function `names` gives when it is asked."""
+    """A check for one of the names that the function `names` returns at the time of the check."""
     return Check(lambda value: value in names(), _OneOf(names), {"type": "string"})
 
 
 def text(test: Callable[[Any], Any], wanted: str, pattern: str) -> Check:
-    """Text of a form. `pattern`: a regular expression that is found in all such texts, in the syntax that Python and ECMA 262 share."""
+    """A check for a string. `pattern` is a regular expression that matches somewhere in every allowed string, in the syntax that Python
+    and ECMA 262 share."""
     return Check(test, wanted, {"type": "string", "pattern": pattern})
 
 
 def either(wanted: object, *checks: Check) -> Check:
-    """What one of these allows."""
+    """A check that allows every value that one of `checks` allows."""
     return Check(lambda value: any(check.test(value) for check in checks), wanted, {"anyOf": [check.schema for check in checks]})
 
 
@@ -77,7 +78,7 @@ def pair(check: Check, wanted: str) -> Check:
 
 
 def is_range(most: float = sys.float_info.max) -> Callable[[Any], bool]:
-    """A test for [least, most] of numbers above 0."""
+    """A test for a pair [least, most] of numbers above 0."""
     ends = pair(number(0, most), "").test
     return lambda value: ends(value) and value[0] <= value[1]
 
@@ -147,7 +148,7 @@ UNIQUENESS = either('an integer from -1 to 2, or "none"', choice("none"), intege
 
 
 def ranges(most: int) -> Check:
-    """A set of numbers below `most`, as Progress.ranges gives it."""
+    """A check for a set of integers below `most`, as the ranges that Progress.ranges returns."""
 
     def check(value: Any) -> bool:
         ends = [0]
@@ -172,21 +173,21 @@ def or_none(check: Check) -> Check:
 
 
 def passes(check: Check, value: Any) -> bool:
-    """Whether a check allows a value. What it cannot look at, it does not allow."""
+    """Whether a check allows a value. A value for which the test raises TypeError or ValueError is not allowed."""
     try:
         return bool(check.test(value))
-    except (TypeError, ValueError):  # a numpy array is neither true nor false, a lone surrogate is in no path
+    except (TypeError, ValueError):  # from the truth value of a numpy array, or an unpaired surrogate in a path
         return False
 
 
 def require(good: Any, where: str, value: Any, wanted: object) -> None:
-    """Raises ValueError where what stands at `where` is not good."""
+    """Raises ValueError unless `good`. `where` is the place of `value` in what the user gave, and `wanted` says what is allowed there."""
     if not good:
         raise ValueError(f"{where}: got {value!r:.80}, wanted {wanted}")
 
 
 def seconds(timeout: Any) -> float:
-    """A time-out as a float. Raises ValueError."""
+    """A timeout as a float. Raises ValueError if it is not a number."""
     try:
         found = float(timeout) if isinstance(timeout, Real) and not isinstance(timeout, bool) else math.nan
     except OverflowError:

@@ -1,4 +1,4 @@
-"""What the environment has to say: variables, and the CPUs this process may use."""
+"""Values from the environment: variables, and the number of CPUs that this process may use."""
 
 import math
 import os
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 
 def worker_count(limit: int, processes: int = 1) -> int:
-    """Worker threads: DATAGO_MAX_TASKS if that is a number (0: one), else this process's part of the CPUs it may use with
-    `processes` - 1 others like it; at least 1, at most `limit`."""
+    """How many worker threads to start: DATAGO_MAX_TASKS if that is a number (0 means 1), otherwise the usable CPUs divided by
+    `processes`, the number of processes that share them; at least 1, at most `limit` and 1024."""
     try:
         count = int(os.environ["DATAGO_MAX_TASKS"])
     except (KeyError, ValueError):
@@ -16,7 +16,7 @@ def worker_count(limit: int, processes: int = 1) -> int:
 
 
 def attempts() -> int:
-    """How often a url is asked for in all: DATAGO_MAX_RETRIES if that is a number (0: once), else 5."""
+    """How often a url is requested, retries included: DATAGO_MAX_RETRIES if that is a number (0 means once), otherwise 5."""
     try:
         return max(1, min(int(os.environ["DATAGO_MAX_RETRIES"]), 255))
     except (KeyError, ValueError):
@@ -24,13 +24,13 @@ def attempts() -> int:
 
 
 def usable_cpus() -> int:
-    """CPUs this process may use, by its affinity and its control groups' quota; at least 1."""
+    """How many CPUs this process may use, by its affinity and its control groups' quotas; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
 def _cgroup_quotas(root: str = "/sys/fs/cgroup", membership: str = "/proc/self/cgroup") -> Iterator[float]:
-    """CPUs that each control group above this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
+    """How many CPUs each control group that contains this process allows; see cgroups(7), cpu.max and cpu.cfs_quota_us."""
     try:
         with open(membership, encoding="utf-8", errors="replace") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -59,5 +59,5 @@ def _read_quota(folder: str, unified: bool) -> tuple[int, int]:
             with open(f"{folder}/cpu.cfs_period_us", encoding="ascii") as file:
                 period = file.read()
         return int(quota), int(period)
-    except (OSError, ValueError):  # no such group here, or "max": no limit
+    except (OSError, ValueError):  # There is no such group here, or the quota is "max": no limit.
         return 0, 0

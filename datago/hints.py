@@ -1,4 +1,4 @@
-"""What somebody may have meant whose config is wrong: ends of sentences that begin elsewhere, empty where there is nothing to say."""
+"""Hints for errors about a config: what the user may have meant. Each hint is the end of an error message, or empty if there is no hint."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from datago.sources import recognise
 
 
 def of_source_type(value: Any, names: Mapping[str, frozenset[str]]) -> str:
-    """For a value that is no source_type; `names`: each of these, and other words for it."""
+    """The hint for an unknown source_type. `names` has for each source_type the other words that users may write for it."""
     if not isinstance(value, str):
         return ""
     word = value.strip().lower().replace("-", "_")
@@ -19,7 +19,7 @@ def of_source_type(value: Any, names: Mapping[str, frozenset[str]]) -> str:
 
 
 def of_no_config(given: Any) -> str:
-    """For text or a path that is no JSON."""
+    """The hint for text or a path that was given as a config and is not JSON."""
     try:
         path = os.fsdecode(given).strip()
     except (TypeError, UnicodeDecodeError):
@@ -35,18 +35,20 @@ def of_no_config(given: Any) -> str:
 def of_missing(
     key: str, given: Mapping[str, Any], top: Mapping[str, Any], source_type: str, sources: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """For a `key` that the object `given` lacks, the source_config or the whole config, `top`.
+    """The hint for a missing `key`.
 
     Args:
-        source_type: that of the config, or its default.
-        sources: source_type to the keys that its source_config may have.
+        given: the object that lacks the key: the source_config, or the whole config.
+        top: the whole config.
+        source_type: the config's source_type, or the default.
+        sources: for each source_type the keys of its source_config.
     """
     if given is top:
         found = [name for keys in sources.values() for name in keys if name in top]
-        return f"; {found[0]} belongs into it" if found else ""
+        return f"; {found[0]} belongs into source_config" if found else ""
     if key in top:
-        return f"; it stands at the top level, and belongs into source_config: {{{key!r}: …}}"
-    default = "" if "source_type" in top else f"; source_type is not given, and is {source_type!r} then"
+        return f"; it is at the top level, but belongs into source_config: {{{key!r}: …}}"
+    default = "" if "source_type" in top else f"; source_type is not given, and defaults to {source_type!r}"
     others = [(name, kind) for kind, keys in sources.items() for name in keys if name in given and name not in sources[source_type]]
     if others:
         return f"{default}; {others[0][0]} is a key of source_type {others[0][1]!r}"
@@ -54,11 +56,12 @@ def of_missing(
     if default and not of_this_kind:
         return default + _meant([name for name in sources if name != source_type], "'source_type': ")
     near = _near(key, [str(name) for name in given if name not in sources[source_type]])
-    return f"; is that what {near[0]!r} means?" if near else ""
+    return f"; {near[0]!r} is not a key: did you mean {key!r}?" if near else ""
 
 
 def of_unknown(section: str, key: str, keys: Mapping[str, Any], places: Iterable[tuple[str, str | None, Mapping[str, Any]]]) -> str:
-    """For a key that means nothing in `section`, whose own are `keys`; `places`: (a section, the source_type that it is for, its keys)."""
+    """The hint for an unknown key in `section`, whose known keys are `keys`. `places` has tuples of a section, the source_type that the
+    section is for, and the section's keys."""
     for place, source_type, others in places:
         if key in others and place == section:
             return f"; it is a key of source_type {source_type!r}"
@@ -68,7 +71,7 @@ def of_unknown(section: str, key: str, keys: Mapping[str, Any], places: Iterable
 
 
 def _near(word: str, words: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    from difflib import get_close_matches  # `import datago` does without
+    from difflib import get_close_matches  # imported here to keep `import datago` fast
 
     return get_close_matches(word, words, n=1, cutoff=cutoff)
 
@@ -78,7 +81,7 @@ def _meant(words: Sequence[str], before: str = "") -> str:
 
 
 def warn(text: str) -> None:
-    """A warning that names the first line outside this package."""
+    """Warns with the location of the first caller outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "datago":
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""The keys of a config: each is a field of a frozen dataclass, which declares all there is to say of it."""
+"""The keys of a config. Each key is a field of a frozen dataclass; the field declares its check, default and documentation."""
 
 import json
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from datago.checks import REQUIRED, Check
 class Key(NamedTuple):
     """
     Attributes:
-        check: what its values have to be.
-        default: what it is where the config does not have it, or has null; REQUIRED where it must be given.
-        doc: one sentence, for docs and the JSON schema.
-        shown: the default in words, where the value does not say it.
-        inside: where it is an object with keys of its own, the dataclass of these.
+        check: the Check of its values.
+        default: the value if the config lacks the key or has null; REQUIRED if the key must be given.
+        doc: one sentence for the docs and the JSON schema.
+        shown: the default in words, for a default whose value does not explain itself.
+        inside: for a value that is an object with keys of its own, the dataclass of these keys.
     """
 
     check: Check
@@ -41,14 +41,13 @@ class Key(NamedTuple):
 
 
 def key(check: Check, default: Any = REQUIRED, doc: str = "", shown: str = "", inside: type | None = None) -> Any:
-    """The field of a key; see Key. It stands in a class with `@dataclass(frozen=True, kw_only=True)`."""
+    """Makes the dataclass field of a key (see Key), for a class with `@dataclass(frozen=True, kw_only=True)`."""
     declared = {"key": Key(check, default, doc, shown, inside)}
     return field(metadata=declared) if default is REQUIRED else field(default=default, metadata=declared)
 
 
 def keys_of(settings: type) -> Mapping[str, Key]:
-    """The keys that a dataclass has, in their order; those that are declared by the first of its bases, as all its kind have them, are
-    the last."""
+    """The keys of a dataclass, in their order. Those of the root base class, which all its subclasses share, come last."""
     *derived, root = [base for base in settings.__mro__ if is_dataclass(base)]
     names = dict.fromkeys(name for base in (*reversed(derived), root) for name in get_annotations(base))
     declared = {one.name: one.metadata.get("key") for one in fields(settings)}

@@ -1,5 +1,5 @@
-"""The class of a sample. It is looked up when the source has named the sample: one that has no class is a failure before it is decoded
-and takes a place in a batch."""
+"""Looks up the class of a sample as soon as the source has named it. A sample without a class then becomes a failure before it is decoded
+and before it takes a place in a batch."""
 
 import json
 import os
@@ -17,27 +17,27 @@ INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
 
 
 def numbered(given: object) -> dict[str, int]:
-    """The number of each class, by its name.
+    """A dict of class name to class number.
 
     Args:
-        given: a dict of name to number, the names in the order of their numbers, or the path of a file that has either of them as JSON,
-            or one name a line.
+        given: a dict of name to number; or a list of names, whose numbers are their places in it; or the path of a file that has one of
+            these as JSON, or one name a line.
 
     Raises:
-        ValueError: it is none of these, has a name twice, or cannot be read.
+        ValueError: `given` is none of these, has a name twice, or cannot be read.
     """
     if isinstance(given, str | os.PathLike):
         try:
             given = _read(pathlib.Path(given).read_bytes().decode("utf-8", "surrogateescape"))
         except (OSError, ValueError, RecursionError) as error:
-            raise ValueError(f"no file of classes: {error}") from None
+            raise ValueError(f"the file of classes cannot be read: {error}") from None
     names = list(given) if isinstance(given, dict | list | tuple) else []
     numbers = list(given.values()) if isinstance(given, dict) else range(len(names))
     for name, number in zip(names, numbers, strict=True):
         if not isinstance(name, str) or isinstance(number, bool) or not isinstance(number, int) or not -(2**63) <= number < 2**63:
-            raise ValueError(f"{name!r:.80}: {number!r:.80} is no name of a class with an integer of 64 bits")
+            raise ValueError(f"{name!r:.80}: {number!r:.80}: wanted a class name and an integer of 64 bits")
     if not names or len(set(names)) < len(names):
-        raise ValueError("there is no class" if not names else f"{max(names, key=names.count)!r:.80} is there more than once")
+        raise ValueError("no classes" if not names else f"class {max(names, key=names.count)!r:.80} is listed more than once")
     return dict(zip(names, numbers, strict=True))
 
 
@@ -56,27 +56,27 @@ def _read(text: str) -> object:
 
 
 def of_folder(classes: Mapping[str, int]) -> Label:
-    """A label that is the number, in the dict `classes`, of the first folder below the root."""
+    """A label function that returns the number, in `classes`, of the first folder below the root."""
     return partial(_of_folder, classes)
 
 
 def of_attribute(name: str) -> Label:
-    """A label that is the attribute of that name: an integer, or text of one."""
+    """A label function that returns the sample's attribute `name`, which must be an integer or a string of one."""
     return partial(_of_attribute, name)
 
 
 def labelled(
     entries: Sequence[tuple[bytes, int] | Entry | Failure], label: Label, base: int
 ) -> tuple[list[tuple[bytes, int] | Entry | Failure], list[int]]:
-    """What a source yields, with a Failure in the place of each that has no class.
+    """Looks up the classes of entries, and replaces each entry that has none by a Failure.
 
     Args:
-        entries: see sources/protocol.py.
-        label: a function of an entry and `base` that gives an integer of 64 bits, or raises ValueError.
-        base: of the source.
+        entries: what a source yields, see sources/protocol.py.
+        label: a function of an entry and `base` that returns an integer of 64 bits, or raises ValueError.
+        base: the `base` of the source.
 
     Returns:
-        The entries and a list of their classes; that of a Failure means nothing.
+        The entries, and a list of their classes; the class of a Failure has no meaning.
     """
     found: list[tuple[bytes, int] | Entry | Failure] = []
     numbers = []
@@ -112,7 +112,7 @@ def _of_attribute(name: str, entry: tuple[bytes, int] | Entry, base: int) -> int
     try:
         number = int(value) if isinstance(value, str) and INTEGER.fullmatch(value) else index(value)
     except TypeError:
-        raise ValueError(f"its attribute {name!r} is {value!r:.80}, wanted an integer as its class") from None
+        raise ValueError(f"attribute {name!r} is {value!r:.80}, wanted an integer as the class") from None
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"its attribute {name!r} is {value!r:.80}, wanted an integer of 64 bits as its class")
+        raise ValueError(f"attribute {name!r} is {value!r:.80}, wanted an integer of 64 bits as the class")
     return number

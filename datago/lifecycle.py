@@ -1,4 +1,4 @@
-"""The lifetime of a client: one pass over a source after another, in which epoch, and from which place in it."""
+"""The lifetime of a client: starts and stops passes over a source, and keeps the epoch and the place from which the next pass begins."""
 
 import os
 from dataclasses import replace
@@ -16,7 +16,7 @@ from datago.threads import OwnLock
 
 
 class Lifecycle:
-    """What DatagoClient has, but for reading: it starts and stops passes, and says where it is."""
+    """The base of DatagoClient without the reading: starts and stops passes, and gives and loads states."""
 
     def __init__(self, config: dict[str, Any] | str | bytes | os.PathLike[str]) -> None:
         self._config = configuration.parse(config)
@@ -26,21 +26,20 @@ class Lifecycle:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = OwnLock()  # held for a moment, and with it nothing is waited for: a finalizer in any thread may call stop()
-        self._starting = OwnLock()  # held while a source opens, which may take long; taken before _lock
+        self._lock = OwnLock()  # never held while waiting, because a finalizer in any thread may call stop()
+        self._starting = OwnLock()  # held while a source opens, which may take long; acquired before _lock
         self._pass: Pass | None = None
         self._hold: object = None
-        self._pid: int | None = None  # the process that started the pass: only there are its threads
+        self._pid: int | None = None  # the process that started the pass, and has its threads
         self._ended = False
 
     # ---- lifetime ----
 
     def start(self) -> None:
-        """Starts a pass from the beginning and prefetches at once; does nothing while one runs. `stop()` ends it while it still
-        looks at its source.
+        """Starts a pass, which prefetches at once. Does nothing while a pass runs. `stop()` interrupts it even while the source opens.
 
         Raises:
-            SourceError: the source is not there.
+            SourceError: the source does not exist.
             OSError: no worker thread could be started.
         """
         self._start(again=True)
@@ -68,7 +67,7 @@ class Lifecycle:
                 raise
 
     def stop(self) -> None:
-        """Ends the pass; buffered samples are dropped and reads give None. Idempotent, from any thread, within a second."""
+        """Ends the pass within a second: buffered samples are dropped, and reads return None. Idempotent; any thread may call it."""
         self._check_process()
         self._end(STOP_GRACE)
 
@@ -103,7 +102,8 @@ class Lifecycle:
         return self._settings()
 
     def _settings(self) -> dict[str, Any]:
-        """What makes another client that reads the same. The ranks are settled: a new process may not know them."""
+        """The state from which a client that reads the same can be made. "auto" ranks are replaced by numbers, because a new process may
+        not have the environment that tells them."""
         source = self._config.source_config
         rank, world_size = ranks.resolve(source.rank, source.world_size)
         config = replace(self._config, source_config=replace(source, rank=rank, world_size=world_size))
@@ -139,7 +139,7 @@ class Lifecycle:
         return source
 
     def part(self, worker: int, workers: int) -> Self:
-        """Another client, not started, that gives part `worker` of `workers` of this one's samples. Raises ValueError."""
+        """A new client, not started, that reads part `worker` of `workers` of this client's samples. Raises ValueError."""
         if not integer(1).test(workers) or not integer(0, workers - 1).test(worker):
             raise ValueError(f"worker, workers: got {worker!r}, {workers!r}, wanted an integer, and one that is greater")
         client = type(self).__new__(type(self))
@@ -147,7 +147,7 @@ class Lifecycle:
         return client
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is that epoch's: its order is another one, where it is shuffled. Raises ValueError."""
+        """Sets the epoch of the next pass, which has an order of its own if it is shuffled. Raises ValueError."""
         if not NATURAL.test(epoch):
             raise ValueError(f"epoch: got {epoch!r}, wanted {NATURAL.wanted}")
         self._check_process()
@@ -157,10 +157,11 @@ class Lifecycle:
                 self._resumed = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this client is in its epoch: what it handed out, not what it has prefetched. A small dict that JSON can write.
+        """The position of this client in its epoch, as a small dict that JSON can write. Samples that were prefetched but not handed out
+        count as not read.
 
-        Taken before the first sample, or after set_epoch, it stands for the beginning; after the last one, for the end. Raises
-        SourceError where a source has no order that can be resumed.
+        Before the first sample, or after set_epoch, the state is the beginning of the epoch; after the last sample, its end. Raises
+        SourceError if the source has no order that can be resumed.
         """
         self._check_process()
         with self._lock():
@@ -171,14 +172,15 @@ class Lifecycle:
         return run.state(self._config, 0, run.resume)
 
     def load_state_dict(self, state: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """The next pass gives exactly what had not been handed out when `state` was taken; the ones after it are whole. A pass under
-        way is ended.
+        """Makes the next pass read exactly the samples that had not been handed out when `state` was taken; later passes are complete.
+        A running pass is ended.
 
         Args:
-            state: what `state_dict` gave on this rank, or a list with those of all ranks: needed where their number has changed.
+            state: the result of `state_dict` on this rank, or a list with the results of all ranks, which is needed if the number of
+                ranks has changed.
 
         Raises:
-            ValueError: that is no such dict, or it does not fit the config or this rank.
+            ValueError: `state` is not such a dict or list, or does not fit the config or this rank.
         """
         self._check_process()
         run = resume.resume(state, self._config, *self._worker)

@@ -1,4 +1,4 @@
-"""Strings of a config that are used as they are and shown otherwise: in reprs, and so in errors and logs."""
+"""Strings of a config whose repr, and so every error and log record with it, does not show secrets."""
 
 import reprlib
 from typing import Any
@@ -10,7 +10,7 @@ ADDRESSES = {"url", "api_url"}
 
 
 class Secret(str):
-    """A string that no repr shows."""
+    """A string whose repr does not show its value."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class Secret(str):
 
 
 class Address(str):
-    """A url or path, whose repr has no user name, password, query or fragment."""
+    """A url or path whose repr leaves out the user name, password, query and fragment."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Address(str):
 
 
 def hidden(key: str, value: Any) -> Any:
-    """The value of a config's key, with the repr that suits it."""
+    """The value of a config's key, as a Secret or an Address if the key needs one."""
     if key in SECRETS:
         return Secret(value) if isinstance(value, str) else Secret("…")
     if key in ADDRESSES and isinstance(value, list | tuple):
@@ -37,13 +37,13 @@ def hidden(key: str, value: Any) -> Any:
 
 
 def shown(key: str, value: Any) -> str:
-    """The same as text for an error: short, and what stands in an object inside it is not shown at all, since it has keys of its own."""
+    """The value of a config's key as a short text for an error. The content of nested objects is left out, as their keys may be secret."""
     return _short.repr(hidden(key, value))
 
 
 class _Short(reprlib.Repr):
     def repr_str(self, text: str, level: int) -> str:
-        return super().repr_str(redact(text) if scheme_of(text) else text, level)  # a url under the wrong key
+        return super().repr_str(redact(text) if scheme_of(text) else text, level)  # It may be a url under the wrong key.
 
 
 _short = _Short()

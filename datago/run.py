@@ -1,4 +1,4 @@
-"""One pass over a source: its feeder thread, the pool, and the way down, also when nobody wants it any more or the interpreter ends."""
+"""One pass over a source: its feeder thread and its pool, and how these end, even if nobody stops the client."""
 
 import atexit
 import logging
@@ -23,27 +23,27 @@ from datago.sources import open_source
 from datago.stats import no_counts, summary
 from datago.threads import start_thread
 
-log = logging.getLogger("datago")  # what everybody should see
-log_of_lines = logging.getLogger("datago.client")  # what only those see who ask for it
+log = logging.getLogger("datago")  # warnings, which every user should see
+log_of_lines = logging.getLogger("datago.client")  # the periodic lines, for users who set its level
 
 STOP_GRACE = 0.5  # seconds that stop() waits for work in flight
-EXIT_GRACE = 0.1  # the same when the interpreter ends
+EXIT_GRACE = 0.1  # the same at the interpreter's end
 
-# Those that are not over. Each puts itself in and out: what takes things out of a weak set is a callback, and an exception in there, the
-# KeyboardInterrupt of a signal handler say, is lost.
+# All passes that have not ended. A pass adds and removes itself, because the callback of a weak set would lose a KeyboardInterrupt that a
+# signal handler raises in it.
 _passes: set["Pass"] = set()
 
 
 def live_cleanup_threads() -> int:
-    """How many background threads are waiting for stopped work to end (a read on a dead network file system, say)."""
+    """How many background threads wait for stopped work to end, such as a read on a dead network file system."""
     return sum(running.late for running in list(_passes))
 
 
 class Pass:
-    """From birth to the last thread's leaving: NEW → OPEN → CLOSING → CLOSED.
+    """One pass, until its last thread has ended: NEW → OPEN → CLOSING → CLOSED.
 
-    It is closed by `close`, or by the pool's being stopped, which is what becomes of it when nobody has the Hold any more that `open`
-    gave. A thread of its own, the keeper, sees to the rest.
+    A pass is closed by `close`, or when its pool is stopped, which happens when the Hold that `open` returned is freed. A thread of the
+    pass, the keeper, then stops the source and waits until all other threads have ended.
     """
 
     def __init__(self, config: Settings[Any], run: Run) -> None:
@@ -51,30 +51,31 @@ class Pass:
         self.run, self._config = run, config
         self._progress = Progress()
         self.source = open_source(config, run, self._progress)
-        self.pool: Pool | None = None  # until it is open
-        self.promised: int | None = None  # good samples that other ranks count on
-        self.error: BaseException | None = None  # what ended the source, if it did not end by itself
-        self.ended = False  # the reader was told that this is the end
+        self.pool: Pool | None = None  # set by `open`
+        self.promised: int | None = None  # how many good samples Source.target promises, if it does
+        self.error: BaseException | None = None  # the exception that ended the source, if one did
+        self.ended = False  # whether the reader has reached the end
         self.losses = Losses(config.max_failures, limited=config.on_error == "skip")
-        self._told = False  # an error has told the reader what was lost
-        self.late = False  # it was closed, and something is still in flight after the grace period
+        self._told = False  # whether an exception has told the reader what was lost, so that it need not be logged
+        self.late = False  # whether work is still in flight after the grace period of a close
         self._threads: list[Any] = []  # the feeder and the keeper
         self._closed = False
 
     def open(self) -> Hold | None:
-        """Starts everything, unless `close` came first. It may take long (a storage lists its shards): `close` ends that too.
+        """Opens the source and starts the threads, unless `close` was called before. This may take long, if a storage lists its shards for
+        instance; `close` interrupts it.
 
         Returns:
-            The Hold on its pool, or None if it was closed before.
+            The Hold on the pool, or None if the pass was closed.
 
         Raises:
-            SourceError: the source is not there, or no thread can be started.
+            SourceError: the source does not exist, or no thread can be started.
         """
         _passes.add(self)
         try:
             self.source.open()
             hold = None if self._closed else self._start()
-            if self._closed and self.pool is not None:  # `close` came meanwhile, and may have seen no pool
+            if self._closed and self.pool is not None:  # `close` was called meanwhile, perhaps before there was a pool.
                 self._end(self.pool, STOP_GRACE)
             return hold
         except Stopped:
@@ -129,7 +130,8 @@ class Pass:
             pool.finish()
 
     def _keep(self, pool: Pool) -> None:
-        """Logs how it goes, once a period and at the end, and what was lost; ends the source then, and stays until all have left."""
+        """The keeper's thread. It logs the progress once a period and at the end. When the pool has stopped, it stops the source, logs what
+        was lost, and waits until the feeder and the workers have ended."""
         period, over = self._config.log_period, False
         then, before = time.monotonic(), summary(no_counts(), {}, {}, [])
         while not over:
@@ -154,7 +156,7 @@ class Pass:
         """Counts a Failure, and logs it.
 
         Raises:
-            SourceError: that is one more than `max_failures` allows.
+            SourceError: there are now more failures than `max_failures` allows.
         """
         self.losses.add(failure)
         items = self._items()
@@ -163,7 +165,7 @@ class Pass:
             raise SourceValueError(f"more failures than max_failures allows: {self.losses.text(items)}")
 
     def _items(self) -> int:
-        """How many items were good or failed so far."""
+        """How many items have succeeded or failed so far."""
         counts: dict[str, int] = self.pool.counts() if self.pool is not None else no_counts()
         return counts["delivered"] + counts["dropped"] + counts["failed"]
 
@@ -173,15 +175,15 @@ class Pass:
         return summary(counts, dict(self.source.skipped), *self.losses.accounts())
 
     def conclude(self) -> None:
-        """At the end of the stream: raises what ended it, if it did not end well."""
+        """Called at the end of the stream. Raises the source's error if there is one, and SourceError if samples are lacking."""
         raise_kept(self, "error")
         self.ended = True
-        assert self.pool is not None  # it has said that this is the end
+        assert self.pool is not None  # The end was read from it.
         counts = self.pool.counts()
         if self.promised is not None and counts["delivered"] + counts["dropped"] < self.promised:
             raise SourceValueError(
-                f"{counts['delivered']} of the {self.promised} samples that uneven {self._config.uneven!r} promises of every rank "
-                f"could be had; {counts['failed']} failed, and there are no others in their place"
+                f"uneven {self._config.uneven!r} promises {self.promised} samples on every rank, but only {counts['delivered']} were "
+                f"delivered: {counts['failed']} failed, and no others are left to replace them"
             )
         if counts["delivered"] == self.run.delivered == counts["dropped"] == 0 and counts["failed"]:
             self._told = True
@@ -189,13 +191,12 @@ class Pass:
             raise SourceValueError(f"none of the {lost} items of the source gave a sample: {self.losses.text(lost)}")
 
     def state(self) -> dict[str, Any]:
-        """The state dict of this moment, of a pass that has begun."""
+        """The current state dict. The pass must be open."""
         assert self.pool is not None
         return self.run.state(self._config, self.pool.counts()["delivered"], self.source.state(), self.ended)
 
     def close(self, grace: float) -> None:
-        """Stops the source, closes the rings, lets the workers leave. Waits for that up to `grace` seconds, the keeper for as long as it
-        takes."""
+        """Stops the source and the pool. Waits up to `grace` seconds until all threads have ended; after that only the keeper waits."""
         first, self._closed = not self._closed, True
         self.source.stop()
         if self.pool is not None:
@@ -204,20 +205,20 @@ class Pass:
     def _end(self, pool: Pool, grace: float | None) -> None:
         pool.stop()
         if grace is None or threading.get_ident() in [thread.ident for thread in self._threads]:
-            return  # a finalizer, which may run in any thread: these leave by themselves
+            return  # A finalizer may run in the feeder or the keeper, which cannot wait for themselves.
         end = time.monotonic() + grace
         self.late = not self._left(pool, grace)
         if not self.late:
             self._threads[1].over.wait(max(0, end - time.monotonic()))
 
     def _left(self, pool: Pool, grace: float) -> bool:
-        """Waits for the feeder and the workers; False if they have not left within `grace` seconds."""
+        """Waits for the feeder and the workers. Returns False if they have not ended within `grace` seconds."""
         end = time.monotonic() + grace
         return self._threads[0].over.wait(grace) and pool.join(max(0, end - time.monotonic()))
 
 
 def _forget_all() -> None:
-    """In a forked child: the threads stayed in the parent, and so did whoever would let go of their locks."""
+    """Called in a forked child, which has neither the threads of these passes nor anyone to release their locks."""
     _passes.clear()
 
 

@@ -1,7 +1,7 @@
-"""The JSON schema of a config, of the same declarations that the checker goes by (settings.py).
+"""The JSON schema of a config, made from the declarations that the checker uses too (settings.py).
 
-A config that the schema refuses is one that config.parse refuses. The schema says less: not what keys are to each other, and nothing of
-unknown keys, which only warn.
+config.parse refuses every config that the schema refuses, and more: the schema cannot check keys against each other, and allows unknown
+keys, for which config.parse only warns.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def config_schema() -> dict[str, Any]:
         **top,
         "allOf": [
             {
-                # where nothing is said, it is the default
+                # A missing or null source_type means the default.
                 "if": {"properties": {"source_type": {"enum": [name, None] if name == sources.DEFAULT else [name]}},
                        **({} if name == sources.DEFAULT else {"required": ["source_type"]})},
                 "then": {"properties": {"source_config": {"$ref": f"#/$defs/{name}"}}},
@@ -57,7 +57,7 @@ def _value(key: Key, place: str) -> dict[str, Any]:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """null stands for "not given" where a key need not be given."""
+    """The schema of a key that may be left out; null means the same as leaving it out."""
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]}
     if "anyOf" in schema:

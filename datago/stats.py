@@ -1,4 +1,4 @@
-"""What stats() says: where every item went, and which side the others wait for."""
+"""The dict that stats() returns: what became of all items, and which part of the pipeline is the bottleneck."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from datago.losses import FAILURES_KEPT
 
 
 def no_counts() -> dict[str, Any]:
-    """The pool's counts before there is a pool."""
+    """The pool's counts as long as there is no pool: all zero."""
     ring = dict.fromkeys(("depth", "capacity", "passed", "push_waits", "pop_waits"), 0)
     counts = dict.fromkeys(("seen", "delivered", "failed", "skipped", "dropped", "in_flight", "damaged", "threads"), 0)
     return {**counts, "memory": dict.fromkeys(("limit", "in_flight", "peak"), 0), "work_ring": ring, "ready_ring": dict(ring)}
@@ -20,8 +20,8 @@ def summary(
     last_failures: list[dict[str, str]],
     dropped: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The dict of DatagoClient.stats: the pool's counts, with what the source passed over (`skips`, reason -> count) seen and
-    skipped too."""
+    """The dict of DatagoClient.stats: the pool's counts, in which what the source skipped (`skips`, reason -> count) counts as seen and
+    skipped."""
     passed_over = sum(skips.values())
     own = {"stopped": counts["skipped"], "remainder": counts.pop("dropped")}
     skips = {**skips, **{reason: count for reason, count in own.items() if count}}
@@ -38,8 +38,9 @@ def summary(
 
 
 def bottleneck(counts: dict[str, Any]) -> str | None:
-    """The slowest of source, decoding and training loop. A worker waits at most once an item for input, and once for room in the ready
-    ring, so the shares of items that it waited for say who is slow."""
+    """A sentence that says which of source, decoding and training loop is the slowest; None before the first item. For each item a worker
+    waits at most once for input and once for room in the ready ring. If it often waits for input, the source is slow; if it often
+    waits for room, the training loop is slow."""
     work, ready = counts["work_ring"], counts["ready_ring"]
     if not work["passed"]:
         return None

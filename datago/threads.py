@@ -1,4 +1,5 @@
-"""Python threads where the system may refuse another one, and what they wait for: no finalizer, signal handler or fork upsets it."""
+"""Python threads, for systems that may refuse to start one, and primitives to wait with that are safe in finalizers, signal handlers and
+forked children."""
 
 import errno
 import os
@@ -12,7 +13,7 @@ from datago.errors import SourceOSError
 
 
 def new_lock(make: Callable[[], Any] = threading.RLock) -> Any:
-    """A lock. Raises MemoryError, which Python calls a RuntimeError here."""
+    """A lock. Raises MemoryError if there is no memory for one; Python itself raises a RuntimeError then."""
     try:
         return make()
     except RuntimeError:
@@ -20,8 +21,8 @@ def new_lock(make: Callable[[], Any] = threading.RLock) -> Any:
 
 
 class Bell:
-    """Wakes one thread. `ring` waits for nothing: unlike an Event's `set`, a finalizer or a signal handler may call it, though its
-    own thread may be just inside `wait`."""
+    """Wakes one thread. `ring` never blocks: unlike `threading.Event.set` it may be called by a finalizer or a signal handler that
+    interrupts a thread inside `wait`."""
 
     def __init__(self) -> None:
         self._lock = new_lock(threading.Lock)
@@ -30,16 +31,16 @@ class Bell:
     def ring(self) -> None:
         try:
             self._lock.release()
-        except RuntimeError:  # it rings already
+        except RuntimeError:  # It was rung before, and nobody has waited since.
             pass
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it rings, and is quiet again; False after `timeout` seconds."""
+        """Waits until the bell is rung, and resets it. Returns False if that does not happen within `timeout` seconds."""
         return bool(self._lock.acquire(timeout=timeout))
 
 
 class Flag:
-    """What is set once and for all. As `Bell.ring`, `set` waits for nothing."""
+    """A flag that is set once and stays set. Like `Bell.ring`, `set` never blocks."""
 
     def __init__(self) -> None:
         self._set, self._bell = False, Bell()
@@ -52,24 +53,24 @@ class Flag:
         self._bell.ring()
 
     def wait(self, timeout: float = -1) -> bool:
-        """Waits until it is set; False after `timeout` seconds. It looks again once a second: whoever was to wake the next one may have
-        been interrupted (KeyboardInterrupt) before."""
-        end = timeout if timeout < 0 else time.monotonic() + timeout  # without a time-out nothing takes memory here
+        """Waits until the flag is set; returns False after `timeout` seconds. Each waiting thread wakes the next one. Since a
+        KeyboardInterrupt may keep a thread from doing that, every thread also checks the flag once a second."""
+        end = timeout if timeout < 0 else time.monotonic() + timeout  # Without a timeout nothing here allocates memory.
         while not self._set:
             left = 1 if timeout < 0 else min(1, end - time.monotonic())
             if left <= 0:
                 break
             if self._bell.wait(left):
-                self._bell.ring()  # for the next who waits
+                self._bell.ring()  # wakes the next waiting thread
         return self._set
 
-    def _at_fork_reinit(self) -> None:  # as an Event has it, for _Thread
+    def _at_fork_reinit(self) -> None:  # Thread calls it on its `_started`, which is a Flag in _Thread and an Event otherwise.
         pass
 
 
 class OwnLock:
-    """`with lock():` holds an RLock that is this process's own: in a forked child one that its parent's threads held would be held
-    for ever."""
+    """`with lock():` holds an RLock that belongs to this process alone. A forked child needs a new one, since a lock that a thread of
+    the parent held during the fork would never be released in the child."""
 
     def __init__(self) -> None:
         self._locks: dict[int, Any] = {}
@@ -80,15 +81,17 @@ class OwnLock:
 
 
 class _Thread(threading.Thread):
-    """Where memory is short Python's own may die before it comes to `run`, and its `start` waits for ever then. This one says whether it
-    came there, and from there on calls nothing that takes memory before `run` has begun. And it is not in the weak set of `threading`,
-    whose callback would run where the last reference to it is dropped: the KeyboardInterrupt of a signal handler would be lost there."""
+    """A thread whose `start` does not hang when memory is short.
+
+    A thread of Python's own class may then end before it reaches `run`, and its `start` waits for ever. This class notes whether `run`
+    was reached, and allocates nothing before that. It also takes itself out of the weak set that `threading` keeps of all threads:
+    the callback of that set would run wherever the last reference is dropped, and lose a KeyboardInterrupt that is raised there."""
 
     def __init__(self, run: Callable[..., object], name: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(name=name, daemon=True)
         getattr(threading, "_dangling", set()).discard(self)
         self._call, self.begun, self.settled, self._started = partial(run, *arguments), False, Bell(), Flag()
-        self.over = Flag()  # `join` takes locks, and a finalizer may be at one
+        self.over = Flag()  # replaces `join`, whose locks the thread that a finalizer interrupts may hold
 
     def run(self) -> None:
         self.begun = True
@@ -97,7 +100,7 @@ class _Thread(threading.Thread):
 
     def _bootstrap(self) -> None:
         try:
-            super()._bootstrap()  # type: ignore[misc]  # Python's own, which its stubs leave out
+            super()._bootstrap()  # type: ignore[misc]  # Python's stubs leave this method out.
         except BaseException:
             if self.begun:
                 raise
@@ -108,7 +111,7 @@ class _Thread(threading.Thread):
 
 
 def start_thread(run: Callable[..., object], name: str, *arguments: Any) -> _Thread:
-    """A daemon thread that runs `run(*arguments)`.
+    """Starts a daemon thread that runs `run(*arguments)`.
 
     Raises:
         SourceOSError: the system refuses another thread (EAGAIN).
@@ -117,7 +120,7 @@ def start_thread(run: Callable[..., object], name: str, *arguments: Any) -> _Thr
     try:
         thread = _Thread(run, name, arguments)
         thread.start()
-    except RuntimeError as error:  # all that Python says of it
+    except RuntimeError as error:  # Only the text says which of the two errors it is.
         if "lock" in str(error):
             raise MemoryError("no memory for a lock") from None
         raise SourceOSError(errno.EAGAIN, f"no thread could be started: {os.strerror(errno.EAGAIN)}") from None
@@ -128,10 +131,10 @@ def start_thread(run: Callable[..., object], name: str, *arguments: Any) -> _Thr
 
 
 def start_threads(count: int, run: Callable[..., object], name: str, *arguments: Any) -> list[_Thread]:
-    """As many such threads as the system allows, `count` at most; a list.
+    """Starts as many threads of start_thread as the system allows, at most `count`, and returns them as a list.
 
     Raises:
-        SourceOSError: it allows none.
+        SourceOSError: the system allows none.
     """
     threads = [start_thread(run, name, *arguments)]
     try:

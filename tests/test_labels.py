@@ -120,15 +120,15 @@ def test_a_part_of_the_classes_has_the_numbers_of_all(tmp_path, kind):
 @pytest.mark.parametrize(
     "classes, wanted",
     [
-        ([], "there is no class"),
-        ({}, "there is no class"),
-        (["a", "b", "a"], "'a' is there more than once"),
-        (["a", 1], "1: 1 is no name of a class"),
-        ({"a": True}, "'a': True is no name of a class with an integer"),
-        ({"a": 2**63}, "'a': 9223372036854775808 is no name"),
-        ({"a": "0"}, "'a': '0' is no name"),
-        (7, "there is no class"),
-        ("", "no file of classes"),
+        ([], "no classes"),
+        ({}, "no classes"),
+        (["a", "b", "a"], "class 'a' is listed more than once"),
+        (["a", 1], "1: 1: wanted a class name"),
+        ({"a": True}, "'a': True: wanted a class name and an integer"),
+        ({"a": 2**63}, "'a': 9223372036854775808: wanted a class name"),
+        ({"a": "0"}, "'a': '0': wanted a class name"),
+        (7, "no classes"),
+        ("", "the file of classes cannot be read"),
     ],
 )
 def test_wrong_classes(tmp_path, classes, wanted):
@@ -199,12 +199,12 @@ def test_raise_raises_and_the_next_call_goes_on(tmp_path):
             outcomes.append(error.name[-3:])
     assert outcomes == [[1], "001", [2], "003", [3]]
     assert next(iterator, None) is None
-    with pytest.raises(SampleError, match=r"a.tar:001: sample: its attribute 'cls' is 'x', wanted an integer as its class"):
+    with pytest.raises(SampleError, match=r"a.tar:001: sample: attribute 'cls' is 'x', wanted an integer as the class"):
         list(dataset)
 
 
 def test_nothing_but_bad_labels_is_an_error(tmp_path):
-    with pytest.raises(SourceError, match=r"none of the 3 items .*a.tar:000: sample: its attribute 'cls' is 'x'"):
+    with pytest.raises(SourceError, match=r"none of the 3 items .*a.tar:000: sample: attribute 'cls' is 'x'"):
         list(DatagoBatchDataset(write_shard(tmp_path / "a.tar", [b"x"] * 3), 2, classes="cls"))
 
 

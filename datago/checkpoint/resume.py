@@ -1,4 +1,4 @@
-"""Where a pass is in its epoch, as a dict that JSON can write; and from such dicts back to a pass that gives the rest."""
+"""Writes the position of a pass in its epoch as a dict that JSON can write, and makes from such dicts a pass that reads the rest."""
 
 import secrets
 from dataclasses import asdict, dataclass, replace
@@ -13,15 +13,16 @@ from datago.sources import registered, source_type
 
 @dataclass
 class Run:
-    """What decides which samples one pass gives, in which order.
+    """The values that decide which samples one pass gives, and in which order.
 
     Attributes:
-        seed: of the shuffled order; None: not drawn yet.
-        seed_is_random: the seed was drawn for this stream at its start, so that streams cannot agree on one order.
+        seed: the seed of the shuffled order, or None if it is not drawn yet.
+        seed_is_random: whether the seed was drawn at random for this stream alone, so that streams do not share one order.
         rank, world_size, worker, workers: see plan.py.
-        delivered: good samples handed out before, in this epoch and with these ranks.
-        spent: what this stream's part of the limit has lost before that, with other ranks; negative where it gained.
-        resume: what Source.state gave; None: nothing was read.
+        delivered: how many good samples were handed out before this pass, in this epoch and with this number of ranks and workers.
+        spent: how much of this stream's part of the limit was used before that, with other numbers of ranks or workers. It is
+            negative if the stream's part has grown.
+        resume: the result of Source.state in an earlier pass, or None if nothing was read.
     """
 
     epoch: int
@@ -46,7 +47,7 @@ class Run:
         return self.world_size * self.workers
 
     def draw(self) -> None:
-        """Called when the pass starts."""
+        """Draws a random seed if there is none. It is called when the pass starts."""
         if self.seed is None:
             self.seed = secrets.randbits(64)
 
@@ -59,9 +60,10 @@ class Run:
         return min(MAX_INT, max(0, plan.portion(limit, self.worker, self.workers) - self.spent - self.delivered))
 
     def state(self, config: Settings[Any], delivered: int, source: dict[str, Any] | None, ended: bool = False) -> dict[str, Any]:
-        """The state after `delivered` more samples; `source` is what Source.state gives; `ended`: the reader has seen the end."""
+        """The state dict after `delivered` more samples. `source` is the result of Source.state; `ended` says whether the reader has
+        reached the end."""
         values = {**asdict(replace(self, resume=None)), "delivered": self.delivered + delivered, "drawn": self.seed_is_random}
-        del values["resume"], values["seed_is_random"]  # which older states have as "drawn"
+        del values["resume"], values["seed_is_random"]  # In the state's format this key is "drawn".
         of_config = {"source_type": config.source_type, "selection": selection(config)}
         return {"version": VERSION, **of_config, **values, "ended": ended, "source": source}
 
@@ -77,10 +79,10 @@ def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1
     """The Run that gives what is left of an epoch.
 
     Args:
-        states: a state dict, or a list of those of all streams: needed where the number of ranks or workers is another now.
+        states: a state dict, or a list with the state dicts of all streams, which is needed if the number of ranks or workers has changed.
 
     Raises:
-        ValueError: not such a dict, or one that does not fit the config or this rank; the text says what does not.
+        ValueError: `states` is not such a dict or list, or does not fit the config or this rank; the text says why.
     """
     states = checked(states, config)
     now, first = begin(config, states[0]["epoch"], worker, workers), states[0]
@@ -98,7 +100,7 @@ def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1
 
 
 def _restriped(states: list[dict[str, Any]], now: Run, config: Settings[Any]) -> Run:
-    """Another number of streams than before: what is left of all is dealt out anew."""
+    """The Run if the number of streams has changed: the samples that no stream has handed out are divided among the new streams."""
     first = states[0]
     before, streams = first["world_size"], first["world_size"] * first["workers"]
     by_stream = {s["rank"] + before * s["worker"]: s for s in states}
@@ -116,7 +118,7 @@ def _restriped(states: list[dict[str, Any]], now: Run, config: Settings[Any]) ->
             "datago.gather_state(state) gives"
         )
     if first["shuffled"] and first["drawn"] and streams > 1:
-        raise ValueError(f"world_size: {what}: without a seed every rank had an order of its own: set seed in the config")
+        raise ValueError(f"world_size: {what}: without a seed every rank shuffled an order of its own: set seed in the config")
     states = [by_stream[stream] for stream in range(streams)]
     run = now if first["seed"] is None else replace(now, seed=first["seed"], seed_is_random=first["drawn"] and not first["shuffled"])
     run.resume = kind.restripe(states)

@@ -1,4 +1,4 @@
-"""What a state dict holds, whether a given one holds it, and whether it is of the config that it shall go on with."""
+"""The keys of a state dict, and the checks that a given state is complete and fits the config with which it is resumed."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ STATE = {
 
 
 def checked(states: Any, config: Settings[Any]) -> list[dict[str, Any]]:
-    """The states, a list, copied and found to be whole, of one run, and of the config's. Raises ValueError."""
+    """A list with copies of the states. Raises ValueError if one is damaged, if they are not all of one run, or if they do not fit the
+    config."""
     given = states if isinstance(states, list | tuple) else [states]
     if not given:
         raise ValueError("state: got an empty list")
@@ -49,7 +50,7 @@ def selection(config: Settings[Any]) -> dict[str, Any]:
 
 def _check_fits(state: dict[str, Any], config: Settings[Any]) -> None:
     if state["source_type"] != config.source_type:
-        raise ValueError(f"source_type: the state is of {state['source_type']!r}, the config of {config.source_type!r}")
+        raise ValueError(f"source_type: {state['source_type']!r} in the state, {config.source_type!r} in the config")
     then, now = state["selection"], selection(config)
     config_has = {"random_sampling": config.source_config.random_sampling, "uneven": config.uneven, "seed": config.seed}
     state_has = {"random_sampling": state["shuffled"], "uneven": state["uneven"], "seed": state["seed"]}
@@ -67,13 +68,13 @@ def _check_fits(state: dict[str, Any], config: Settings[Any]) -> None:
 
 
 def _check(state: dict[str, Any]) -> None:
-    """Raises ValueError where a key is missing, or its value is none that it can have."""
+    """Raises ValueError if a key is missing or has an invalid value."""
     _check_form("", state, STATE)
     source, kind = state["source"], sources.source_type(state["source_type"])
     for name, bound in (("rank", "world_size"), ("worker", "workers")):
         require(state[name] < state[bound], name, state[name], f"less than {bound}, which is {state[bound]}")
     if source is None:
-        require(state["delivered"] == 0, "source", None, f"where those {state['delivered']} delivered samples were")
+        require(state["delivered"] == 0, "source", None, f"the source's state after {state['delivered']} delivered samples")
         return
     _check_form("source", source, kind.state)
     kind.check_state(state)

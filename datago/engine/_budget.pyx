@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""Bytes in flight, and who has to wait for room (see _budget.pxd)."""
+"""Counts bytes in flight, and makes threads wait for room (see _budget.pxd)."""
 from libc.stdint cimport int64_t, uint64_t
 
 from datago._threads cimport (
@@ -53,7 +53,7 @@ cdef void join_queue(Waiter **queue, Waiter *me) noexcept nogil:
 
 
 cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil:
-    """Wakes the others if somebody comes to the head of the queue, who may have waited for that alone."""
+    """Takes `me` out of the queue. If another thread is now at its head, that thread may have waited for this alone and is woken."""
     while queue[0] != me:
         queue = &queue[0].next
     queue[0] = me.next
@@ -62,7 +62,7 @@ cdef void leave_queue(Budget *budget, Waiter **queue, Waiter *me) noexcept nogil
 
 
 cdef bint taken(Budget *budget, uint64_t encoded, uint64_t pixels) noexcept nogil:
-    """Counts the bytes unless there was a stop, and releases the lock, which the caller holds."""
+    """Counts the bytes unless the budget is stopped, and releases the lock, which the caller holds. Returns whether it counted them."""
     cdef bint ok = not budget.stopped
     if ok:
         budget.encoded += encoded
@@ -77,7 +77,7 @@ cdef uint64_t in_flight(Budget *budget) noexcept nogil:
 
 
 cdef void release(Budget *budget, uint64_t encoded, uint64_t pixels, uint64_t turn) noexcept nogil:
-    """Gives bytes back, and the turn to the item of number `turn` unless it has come to a later one."""
+    """Gives bytes back, and raises `budget.turn` to `turn`, but never lowers it."""
     if not budget.limit:
         return
     pthread_mutex_lock(&budget.lock)

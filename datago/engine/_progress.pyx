@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""Progress: a set of positions as ranges (see _progress.pxd), shared by the pool, which fills it, and the source."""
+"""Progress: a set of positions as ranges (see _progress.pxd). The pool adds to it, and the source reads it."""
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
@@ -7,10 +7,10 @@ from datago._threads cimport pthread_mutex_destroy, pthread_mutex_init, pthread_
 
 
 cdef class Progress:
-    """A set of positions (integers from 0), cheap where they come nearly in order. Any thread may use it.
+    """A set of positions (integers from 0), which is small if they are added nearly in order. Any thread may use it.
 
     Args:
-        ranges: [begin, end] pairs to start with, as `ranges` gives them; `end` is the first position behind.
+        ranges: the initial [begin, end] pairs, as `ranges` returns them; `end` is not in the range.
     """
 
     def __cinit__(self):
@@ -27,7 +27,7 @@ cdef class Progress:
     cdef size_t _find(self, int64_t position) noexcept nogil:
         """The first range that ends at `position` or later."""
         cdef size_t low = 0, high = self.count, middle
-        if high and self.items[high - 1].end <= position:  # positions mostly come in order
+        if high and self.items[high - 1].end <= position:  # the usual case, since most positions are added in order
             return high - 1 if self.items[high - 1].end == position else high
         while low < high:
             middle = (low + high) // 2
@@ -45,7 +45,7 @@ cdef class Progress:
             return 0
         pthread_mutex_lock(&self.lock)
         first = last = self._find(begin)
-        while last < self.count and self.items[last].begin <= end:  # ranges that it touches are merged with it
+        while last < self.count and self.items[last].begin <= end:  # The new range is merged with those that it touches.
             begin = min(begin, self.items[last].begin)
             end = max(end, self.items[last].end)
             last += 1
@@ -55,7 +55,7 @@ cdef class Progress:
             if grown == NULL:
                 pthread_mutex_unlock(&self.lock)
                 with gil:
-                    raise MemoryError("no memory to remember what was handed out")
+                    raise MemoryError("no memory to record what was handed out")
             self.items, self.capacity = <Range *>grown, capacity
         if last != first + 1:
             memmove(&self.items[first + 1], &self.items[last], (self.count - last) * sizeof(Range))
@@ -69,7 +69,7 @@ cdef class Progress:
         self.mark(begin, end)
 
     def remove(self, int64_t begin, int64_t end):
-        """Takes the whole ranges between `begin` and `end` out; what only reaches in there stays."""
+        """Removes the ranges that lie entirely between `begin` and `end`. Ranges that lie there only in part stay."""
         cdef size_t first, last
         pthread_mutex_lock(&self.lock)
         first = last = self._find(begin)
@@ -93,7 +93,7 @@ cdef class Progress:
         return position
 
     def ranges(self) -> list:
-        """A list of [begin, end], in order; JSON can write it."""
+        """The ranges as a sorted list of [begin, end], which JSON can write."""
         cdef size_t i, count
         cdef Range *copy = NULL
         pthread_mutex_lock(&self.lock)

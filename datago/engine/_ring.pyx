@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The bounded ring buffer between two stages of the path (see _ring.pxd), and a Python face of it for tests and benches."""
+"""The bounded ring buffer between two stages of the pipeline (see _ring.pxd), and a Python class of it for tests and benchmarks."""
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint64_t
@@ -37,8 +37,8 @@ cdef void ring_free(Ring *ring) noexcept nogil:
     PyMem_RawFree(ring)
 
 
-# Waking a thread costs more than everything else here. So one sleeper at a time is woken on either side, and nobody is woken while it is
-# on its way; it wakes the next one if there is something left to do.
+# Waking a thread costs more than everything else here. So at most one thread on each side is being woken at a time; once it runs, it wakes
+# the next one if there is something left to do.
 
 cdef inline void wake_popper(Ring *ring) noexcept nogil:
     if ring.consumers.asleep and not ring.consumers.woken and ring.slots[ring.head] != NULL:
@@ -53,8 +53,8 @@ cdef inline void wake_pusher(Ring *ring) noexcept nogil:
 
 
 cdef inline bint wait_on(Ring *ring, Side *side, int *waits, double timeout, double deadline) noexcept nogil:
-    """Waits, with the lock held, until the other side wakes this thread; False once the deadline has passed. `waits` counts within a call,
-    since a call that waits twice for one item counts as one in RingCounts."""
+    """Waits until the other side wakes this thread, and returns False if the deadline has passed. The caller holds the lock. `waits` is
+    the number of waits in the caller's call, because RingCounts counts a call once even if it waits several times."""
     waits[0] += 1
     if waits[0] == 1:
         side.waits[0] += 1
@@ -90,7 +90,7 @@ cdef RingState ring_push(Ring *ring, void *item, double timeout) noexcept nogil:
 cdef RingState ring_place(Ring *ring, void *item, uint64_t number) noexcept nogil:
     cdef int waits = 0
     pthread_mutex_lock(&ring.lock)
-    # passed - depth items have left, and the next one to leave has that number
+    # passed - depth items have left; this is also the number of the item that leaves next.
     while number >= ring.counts.passed - ring.counts.depth + ring.counts.capacity and not ring.closed:
         wait_on(ring, &ring.producers, &waits, -1, 0)
     if ring.closed:
@@ -113,7 +113,7 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
         if ring.closed and ring.counts.depth == 0:
             pthread_mutex_unlock(&ring.lock)
             return RING_CLOSED
-        if ring.closed:  # nobody will bring the item that is missing here, so those behind it are given out
+        if ring.closed:  # The item of this slot will never be placed, so the later items are returned.
             ring.head = (ring.head + 1) % ring.counts.capacity
             continue
         if not wait_on(ring, &ring.consumers, &waits, timeout, deadline):
@@ -127,7 +127,7 @@ cdef RingState ring_pop(Ring *ring, void **item, double timeout) noexcept nogil:
     if not ring.placed:
         wake_pusher(ring)
     elif ring.producers.asleep:
-        pthread_cond_broadcast(&ring.producers.changed)  # each waits for a number of its own
+        pthread_cond_broadcast(&ring.producers.changed)  # Each producer waits for another number.
     pthread_mutex_unlock(&ring.lock)
     return RING_OK
 
@@ -148,11 +148,11 @@ cdef RingCounts ring_counts(Ring *ring) noexcept nogil:
 
 
 class RingClosed(Exception):
-    """Nothing more can be pushed, or popped."""
+    """The ring is closed: nothing can be pushed, or nothing is left to pop."""
 
 
 cdef class PyRing:
-    """The ring from Python: what the tests and `bench/ring.py` drive. It holds objects, first in first out.
+    """The ring as a Python class, for the tests and `bench/ring.py`. It holds objects, first in first out.
 
     Args:
         capacity: how many items it holds before `push` waits; at least 1.
@@ -177,7 +177,7 @@ cdef class PyRing:
         ring_free(self.ring)
 
     def push(self, item, double timeout=-1):
-        """Appends `item`; waits outside the GIL while full. Raises TimeoutError after `timeout` seconds, RingClosed."""
+        """Appends `item`; waits without the GIL while the ring is full. Raises TimeoutError after `timeout` seconds, and RingClosed."""
         cdef RingState state
         Py_INCREF(item)
         with nogil:
@@ -187,8 +187,8 @@ cdef class PyRing:
             raise RingClosed if state == RING_CLOSED else TimeoutError
 
     def place(self, item, uint64_t number):
-        """Puts `item` in as number `number` (from 0) of the order in which they leave; waits outside the GIL until it is
-        less than `capacity` ahead. A ring is filled by `push` or by `place`, not by both. Raises RingClosed."""
+        """Puts `item` in as number `number` (from 0) in the order in which items leave; waits without the GIL until fewer than
+        `capacity` items have to leave before it. Use either `push` or `place` on a ring, not both. Raises RingClosed."""
         cdef RingState state
         Py_INCREF(item)
         with nogil:
@@ -198,7 +198,7 @@ cdef class PyRing:
             raise RingClosed
 
     def pop(self, double timeout=-1):
-        """The oldest item; waits outside the GIL while empty. Raises TimeoutError after `timeout` seconds, RingClosed."""
+        """The oldest item; waits without the GIL while the ring is empty. Raises TimeoutError after `timeout` seconds, and RingClosed."""
         cdef void *item = NULL
         cdef RingState state
         with nogil:
@@ -210,7 +210,7 @@ cdef class PyRing:
         return result
 
     def close(self):
-        """Ends pushing at once and popping once empty; idempotent."""
+        """Makes `push` raise RingClosed from now on, and `pop` once the ring is empty; idempotent."""
         ring_close(self.ring)
 
     def counts(self) -> dict:
@@ -232,7 +232,7 @@ cdef void *spin_push(void *argument) noexcept nogil:
     cdef Spin *shared = <Spin *>argument
     cdef size_t number
     while True:
-        number = __sync_add_and_fetch(&shared.next, 1)  # the time that a lock takes would be measured too
+        number = __sync_add_and_fetch(&shared.next, 1)  # atomic, since a lock's time would be measured too
         if number > shared.items:
             if __sync_add_and_fetch(&shared.finished, 1) == shared.producers:
                 ring_close(shared.ring)

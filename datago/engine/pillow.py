@@ -19,13 +19,14 @@ from typing import Any
 
 from datago.engine import variants
 
-# What is decoded, and by which plugin; tried in this order. These are the formats that cameras, scanners, browsers and image editors
-# write. What is not listed is never tried, because it
-# - starts a program or opens another file: EPS (Ghostscript), WMF, IPTC (opens what it contains as any format), FPX, MIC;
-# - decodes nothing without a handler that somebody registers: BUFR, GRIB, HDF5, MPEG;
-# - begins with no signature worth the name, so that other files pass for it: IMT, PCD, SPIDER, MCIDAS, XVTHUMB, GBR; or
-# - is met in no collection of pictures, and its code by few eyes: BLP, CUR, DCX, FITS, FLI, FTEX, IM, MSP, PIXAR, PSD, SUN, XBM, XPM.
-# TGA has no signature, so it comes last and its failures mean nothing.
+# The formats that are decoded, and their plugins, in the order in which they are tried. These are the formats that cameras, scanners,
+# browsers and image editors write. Other plugins of Pillow are never used, because they
+# - start a program or open another file: EPS (Ghostscript), WMF, IPTC (opens what it contains as any format), FPX, MIC;
+# - decode nothing without a handler that the program registers: BUFR, GRIB, HDF5, MPEG;
+# - recognise files by a weak signature or none, so that they accept other files: IMT, PCD, SPIDER, MCIDAS, XVTHUMB, GBR; or
+# - are for formats that data sets do not have, in code that few people review: BLP, CUR, DCX, FITS, FLI, FTEX, IM, MSP, PIXAR, PSD, SUN,
+#   XBM, XPM.
+# TGA has no signature, so it comes last, and a failure of it does not say that the file is a damaged TGA.
 FORMATS = {
     "GIF": "Gif", "BMP": "Bmp", "TIFF": "Tiff", "WEBP": "WebP", "AVIF": "Avif", "JPEG2000": "Jpeg2K", "JPEG": "Jpeg", "PNG": "Png",
     "QOI": "Qoi", "ICNS": "Icns", "DDS": "Dds", "SGI": "Sgi", "PPM": "Ppm", "ICO": "Ico", "PCX": "Pcx", "DIB": "Bmp", "TGA": "Tga",
@@ -55,7 +56,8 @@ def _plugin(name: str) -> Any:
 
 
 def _mend(image: Any) -> None:
-    """Texts and profiles of a PNG within an icon are no reason to drop it, and BMP's runs are decoded by its rules."""
+    """Replaces two parts of Pillow: damaged texts and profiles of a PNG in an icon are skipped, and run-length encoded BMPs are decoded by
+    the rules of the format."""
 
     def skip(self: Any, _: int, length: int) -> Any:
         return _plugin("ImageFile")._safe_read(self.fp, length)
@@ -78,7 +80,7 @@ def _load() -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
     sys.modules[_NAME] = package
     spec.loader.exec_module(package)
     for compiled in ("_imaging", "_webp", "_avif"):
-        with contextlib.suppress(ImportError):  # this Pillow was built without it
+        with contextlib.suppress(ImportError):  # Pillow may be built without it.
             module = importlib.import_module(f"PIL.{compiled}")
             sys.modules[f"{_NAME}.{compiled}"] = module
             setattr(package, compiled, module)
@@ -94,8 +96,8 @@ def _load() -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
     for name, module in modules.items():
         if name.startswith(f"{_NAME}.") and hasattr(module, "warnings"):
             module.warnings = silent
-    _plugin("TiffImagePlugin").READ_LIBTIFF = True  # it knows more than Pillow's own reader: planes, strips, sizes
-    image._initialized = 2  # no other plugin is ever looked for
+    _plugin("TiffImagePlugin").READ_LIBTIFF = True  # libtiff supports more planes, strips and sizes than Pillow's own reader.
+    image._initialized = 2  # Pillow then never looks for other plugins.
     image._decompression_bomb_check = check_size
     _mend(image)
     # The first picture of an MPO file is a JPEG like any other, so the index that JPEG's own factory reads does not matter.
@@ -110,7 +112,7 @@ Image, raw_palette, factories, accepts = _load()
 
 @functools.cache
 def libtiff_has(codec: str) -> bool:
-    """Whether the libtiff at hand has a codec that it may be built without. It says so only when it is used."""
+    """Whether libtiff has an optional codec. The only way to find out is to use it."""
     try:
         Image.new("RGB", (16, 16)).save(io.BytesIO(), "TIFF", compression=codec)
     except Exception:

@@ -1,4 +1,4 @@
-"""TIFF for Pillow: which variants it decodes rightly, and a file in which nothing else can mislead it."""
+"""Prepares TIFF files for Pillow: refuses variants that Pillow decodes wrongly, and drops all tags that the pixels do not depend on."""
 
 import re
 import struct
@@ -6,24 +6,24 @@ import struct
 from datago.engine import pillow
 from datago.engine.variants import Corrupt, Truncated, Unsupported
 
-_SIZES = {1: (1, "B"), 3: (2, "H"), 4: (4, "I"), 13: (4, "I"), 16: (8, "Q")}  # a type's bytes, and struct's letter: whole numbers alone
+_SIZES = {1: (1, "B"), 3: (2, "H"), 4: (4, "I"), 13: (4, "I"), 16: (8, "Q")}  # type -> (bytes, struct's letter); integers only
 _BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _FILL_ORDER, _STRIPS = 256, 257, 258, 259, 262, 266, 273
 _ORIENTATION, _SAMPLES, _ROWS, _STRIP_BYTES, _PLANAR, _PREDICTOR, _COLORMAP = 274, 277, 278, 279, 284, 317, 320
 _TILE_WIDTH, _TILE_HEIGHT, _TILES, _TILE_BYTES, _INKS, _EXTRA, _FORMAT, _XMP = 322, 323, 324, 325, 332, 338, 339, 700
-# What pixels depend on: these, CCITT's options, JPEG's tables, and YCbCr's coefficients. Everything else is metadata.
+# The tags that pixels depend on, including CCITT's options, JPEG's tables and YCbCr's coefficients. All other tags are metadata.
 _KEPT = {
     _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _FILL_ORDER, _STRIPS, _SAMPLES, _ROWS, _STRIP_BYTES, _PLANAR, 292, 293,
     _PREDICTOR, _COLORMAP, _TILE_WIDTH, _TILE_HEIGHT, _TILES, _TILE_BYTES, _EXTRA, _FORMAT, 347, *range(512, 522), *range(529, 533),
 }  # fmt: skip
-_PACKED = {5, 8, 32946, 34925, 50000}  # LZW, deflate, LZMA, Zstandard: they have predictors
+_PACKED = {5, 8, 32946, 34925, 50000}  # LZW, deflate, LZMA and Zstandard, which can be combined with predictors
 _CODINGS = {1, 2, 3, 4, 6, 7, 32773, 50001} | _PACKED
 _FAX = {2, 3, 4}
-_OPTIONAL = {34925: "lzma", 50000: "zstd", 50001: "webp"}  # libtiff may be built without them
+_OPTIONAL = {34925: "lzma", 50000: "zstd", 50001: "webp"}  # Libtiff may be built without these.
 
 
 class _Directory:
-    """The first directory of a TIFF file. struct.error where it, or one of its values, lies beyond the file's end."""
+    """The first directory of a TIFF file. Raises struct.error if it, or one of its values, lies beyond the end of the file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -38,14 +38,14 @@ class _Directory:
         at += struct.calcsize(count_format)
         width = struct.calcsize(self.entry) + self.inline
         if at + count * width > len(data):
-            raise Truncated("its directory is cut off")
-        self.entries: dict[int, tuple[int, int, int]] = {}  # tag -> type, number of values, and where they are, or where that is said
+            raise Truncated("the directory is cut off")
+        self.entries: dict[int, tuple[int, int, int]] = {}  # tag -> (type, number of values, offset of the values or of their offset)
         for i in range(count):
             tag, kind, number = struct.unpack_from(self.entry, data, at + i * width)
             self.entries.setdefault(tag, (kind, number, at + i * width + width - self.inline))
 
     def _place(self, tag: int) -> tuple[int, int, int, int]:
-        """Type and number of a tag's values, where they are, and how many bytes they take."""
+        """(type, number of values, offset of the values, their size in bytes) of a tag."""
         kind, number, at = self.entries[tag]
         size = _BYTES.get(kind, 0) * number
         if size > self.inline:
@@ -55,19 +55,19 @@ class _Directory:
         return kind, number, at, size
 
     def numbers(self, tag: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """The values of a tag of whole numbers, a tuple."""
+        """The values of a tag of integers as a tuple."""
         if tag not in self.entries:
             return default
         kind, number, at, _ = self._place(tag)
         if kind not in _SIZES or number == 0:
-            raise Corrupt(f"tag {tag} holds no whole numbers")
+            raise Corrupt(f"tag {tag} has no integers")
         return struct.unpack_from(f"{self.order}{number}{_SIZES[kind][1]}", self.data, at)
 
     def number(self, tag: int, default: int) -> int:
         return self.numbers(tag, (default,))[0]
 
     def orientation(self) -> int:
-        """The orientation, or what XMP says where there is none; 1 where that is no orientation."""
+        """The orientation by its tag, or by XMP if there is no such tag; 1 if neither is valid."""
         value = 1
         try:
             if _ORIENTATION in self.entries:
@@ -77,11 +77,11 @@ class _Directory:
                 found = re.search(rb'tiff:Orientation(?:="|>)([1-8])', self.data[at : at + size])
                 value = int(found[1]) if found else 1
         except (Corrupt, Truncated, struct.error):
-            pass  # metadata is never a reason to drop pixels
+            pass  # Damaged metadata must not make an image fail.
         return value if value in range(1, 9) else 1
 
     def stripped(self, changed: dict[int, int]) -> bytes:
-        """The file with a new first and only directory, of what pixels depend on; `changed` has new values of tags of one SHORT."""
+        """The file with a single new directory that has only the tags in _KEPT. `changed` has new values of tags that are one SHORT."""
         out: list[bytes] = []
         for tag in sorted(_KEPT & self.entries.keys()):
             kind, number, at = self.entries[tag]
@@ -98,21 +98,22 @@ class _Directory:
 
 
 def prepare(data: bytes) -> tuple[bytes, int, bool]:
-    """(file for Pillow, orientation, whether white is zero in 16-bit grey, which Pillow does not turn round).
+    """(file for Pillow, orientation, whether the caller has to invert the pixels: 16-bit grey in which 0 is white, which Pillow does not
+    invert).
 
-    Raises Unsupported for what Pillow, or libtiff as Pillow uses it, decodes to wrong pixels or not at all."""
+    Raises Unsupported for a variant that Pillow, or libtiff as Pillow uses it, decodes to wrong pixels or not at all."""
     try:
         directory = _Directory(data)
         inverted = _check(directory)
     except struct.error:
-        raise Truncated("its directory lies beyond the end of the file") from None
+        raise Truncated("the directory lies beyond the end of the file") from None
     return directory.stripped({_PHOTOMETRIC: 1} if inverted else {}), directory.orientation(), inverted
 
 
 def _check(directory: _Directory) -> bool:
     width, height = directory.number(_WIDTH, 0), directory.number(_HEIGHT, 0)
     if not width or not height:
-        raise Corrupt("it states no size")
+        raise Corrupt("width or height is missing or 0")
     coding = directory.number(_COMPRESSION, 1)
     samples = directory.number(_SAMPLES, 3 if coding == 6 else 1)
     if directory.big and directory.order == ">":
@@ -122,7 +123,7 @@ def _check(directory: _Directory) -> bool:
         raise Unsupported(f"{samples} samples a pixel")
     bits = bits * samples if len(bits) == 1 else bits[:samples]
     if samples == 0 or len(bits) != samples:
-        raise Corrupt(f"{samples} samples a pixel, and the bits of {len(bits)}")
+        raise Corrupt(f"{samples} samples a pixel, but BitsPerSample has {len(bits)} values")
     formats = set(directory.numbers(_FORMAT, (1,)))
     if formats != {1}:
         words = {3: "floating point numbers", 2: "signed numbers"}
@@ -149,13 +150,13 @@ def _check(directory: _Directory) -> bool:
     if planar and (photometric not in (2, 5, 6) or bits[0] < 8 or (photometric == 5 and extra) or (any(extra) and len(extra) > 1)):
         raise Unsupported("samples in planes")
     if photometric == 3 and len(directory.numbers(_COLORMAP)) < 3 << bits[0]:
-        raise Corrupt("its palette is too short")
+        raise Corrupt("the palette is too short")
     _check_extent(directory, width, height, samples if planar else 1)
     return photometric == 0 and bits == (16,)
 
 
 def _check_extent(directory: _Directory, width: int, height: int, planes: int) -> None:
-    """The pixels must be there: neither Pillow nor libtiff misses strips that are not listed."""
+    """Raises Corrupt or Truncated if strips or tiles are missing, since neither Pillow nor libtiff notices that."""
     if _TILE_WIDTH in directory.entries:
         across, down = directory.number(_TILE_WIDTH, 0), directory.number(_TILE_HEIGHT, 0)
         offsets = directory.numbers(_TILES, directory.numbers(_STRIPS))
@@ -164,11 +165,11 @@ def _check_extent(directory: _Directory, width: int, height: int, planes: int) -
         across, down = width, min(directory.number(_ROWS, height), height)  # without sizes libtiff computes them
         offsets, sizes = directory.numbers(_STRIPS), directory.numbers(_STRIP_BYTES)
     if not across or not down:
-        raise Corrupt("its strips or tiles have no size")
+        raise Corrupt("strips or tiles have no size")
     wanted = -(-width // across) * -(-height // down) * planes
     if 513 in directory.entries:
-        return  # JPEG as it was before TIFF 6 may lie elsewhere
+        return  # Old-style JPEG has its data elsewhere.
     if len(offsets) < wanted or (sizes and len(sizes) < wanted):
         raise Corrupt(f"{len(offsets)} strips or tiles where {wanted} are needed")
     if any(at + size > len(directory.data) for at, size in zip(offsets[:wanted], sizes, strict=False)):
-        raise Truncated("its pixels lie beyond the end of the file")
+        raise Truncated("the pixels lie beyond the end of the file")

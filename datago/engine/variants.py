@@ -1,4 +1,5 @@
-"""Variants of formats that Pillow decodes to wrong pixels, or loses alpha of: named, or mended in the file before Pillow sees it."""
+"""Handles variants of formats of which Pillow decodes wrong pixels or loses alpha. They are refused by name, or the file is changed before
+Pillow opens it so that Pillow decodes it rightly."""
 
 import functools
 import re
@@ -8,11 +9,11 @@ from typing import Any
 
 
 class Unsupported(Exception):
-    """A sound file of a kind that is not decoded."""
+    """The file is valid, but of a variant that is not decoded."""
 
 
 class Corrupt(Exception):
-    """The bytes break their format's rules."""
+    """The file breaks the rules of its format."""
 
 
 class Truncated(Exception):
@@ -25,7 +26,7 @@ def _refuse(condition: object, text: str) -> None:
 
 
 def bmp(data: bytes, begin: int = 14) -> bytes:
-    """16-bit pixels with an alpha bit, which Pillow drops."""
+    """Refuses 16-bit pixels with alpha, which Pillow drops."""
     size, *_ = struct.unpack_from("<I", data, begin)
     if size >= 56:
         bits, compression = struct.unpack_from("<HI", data, begin + 14)
@@ -35,7 +36,7 @@ def bmp(data: bytes, begin: int = 14) -> bytes:
 
 
 def bmp_opened(image: Any, data: bytes, raw_palette: Callable[[str, bytes], Any], begin: int = 14) -> None:
-    """Pillow drops a palette of ascending greys, and then reads pixels of another width: the palette is put back."""
+    """Restores a palette of ascending greys, which Pillow drops. It would then read pixels of another width."""
     size, *_ = struct.unpack_from("<I", data, begin)
     (bits,) = struct.unpack_from("<H", data, begin + (10 if size == 12 else 14))
     codec, _, _, arguments = image.tile[0]
@@ -47,7 +48,16 @@ def bmp_opened(image: Any, data: bytes, raw_palette: Callable[[str, bytes], Any]
 
 
 def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) -> bytes:
-    """Indices of a run-length encoded BMP, its rows as the file has them, one byte each. `four`: two pixels a byte."""
+    """Decodes a run-length encoded BMP.
+
+    Args:
+        read: reads up to as many bytes as its argument says.
+        width, height: the size in pixels.
+        four: whether pixels have 4 bits, two in a byte, instead of 8.
+
+    Returns:
+        The palette indices, one byte for each pixel, with the rows in the file's order.
+    """
 
     def pixels(count: int) -> bytes:
         found = read((count + 1) // 2 if four else count)
@@ -57,7 +67,7 @@ def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) 
     while y < height and (x < width or y < height - 1):
         head = read(2)
         if len(head) < 2:
-            raise Truncated("its pixels are cut off")
+            raise Truncated("the pixels are cut off")
         count, value = head
         if count:
             run = (bytes((value >> 4, value & 15)) * 128 if four else bytes((value,)) * 256)[:count]
@@ -65,7 +75,7 @@ def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) 
             x, y = 0, y + 1
             continue
         elif value == 1:
-            break  # what is left out is of colour 0
+            break  # Pixels that the file leaves out have colour 0.
         elif value == 2:
             right, up = read(2).ljust(2, b"\0")
             x, y = x + right, y + up
@@ -73,7 +83,7 @@ def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) 
         else:
             run = pixels(value)[:value]
             if len(run) < value:
-                raise Truncated("its pixels are cut off")
+                raise Truncated("the pixels are cut off")
             read(((value + 1) // 2 if four else value) & 1)
         run = run[: max(0, width - x)]
         grid[y * width + x : y * width + x + len(run)] = run
@@ -82,7 +92,8 @@ def bmp_runs(read: Callable[[int], bytes], width: int, height: int, four: bool) 
 
 
 def tga(data: bytes) -> bytes:
-    """Pillow takes what is in the place of alpha for alpha, be there alpha bits or not, and those of 16-bit pixels the other way round."""
+    """Refuses interleaved rows, and 16-bit pixels with alpha, which Pillow inverts. Pillow also takes bits for alpha that are none; see
+    tga_has_alpha."""
     kind, depth, flags = data[2], data[16], data[17]
     _refuse(flags & 0xC0, "interleaved rows")
     _refuse(kind in (2, 10) and depth == 16 and flags & 15, "16 bits with alpha")
@@ -95,7 +106,7 @@ def tga_has_alpha(data: bytes) -> bool:
 
 
 def pcx(data: bytes) -> bytes:
-    """Pillow computes the bytes of a row, whatever the file says."""
+    """Refuses rows of unusual length, since Pillow computes the length of a row and ignores what the file says."""
     version, bits = data[1], data[3]
     left, right = struct.unpack_from("<H2xH", data, 4)
     planes, stride = struct.unpack_from("<BH", data, 65)
@@ -123,10 +134,11 @@ def dds(data: bytes) -> bytes:
 
 
 def jpeg2000(data: bytes) -> bytes:
-    """Pillow rounds what has more than 8 bits to 256, which it stores as 0, scales less than 8 wrongly and misplaces subsampled planes."""
+    """Refuses components that Pillow decodes wrongly: it rounds those of more than 8 bits up to 256, which overflows to 0, scales those of
+    fewer than 8 bits wrongly, and misplaces subsampled ones."""
     at = data.find(b"\xff\x4f\xff\x51")
     if at < 0:
-        raise Truncated("it has no code stream")
+        raise Truncated("no code stream")
     (count,) = struct.unpack_from(">H", data, at + 40)
     _refuse(count > 4, f"{count} components")
     parts = [struct.unpack_from(">3B", data, at + 42 + 3 * i) for i in range(count)]
@@ -145,8 +157,8 @@ def jpeg2000_opened(image: Any, data: bytes, _: object) -> None:
 
 
 def ico(data: bytes) -> bytes:
-    """Pillow goes by the depth and size that the list of pictures states, not the picture itself: so these are put right. A picture
-    of 32 bits without any alpha is shown through its mask, as Windows does."""
+    """Corrects the depth and size in the list of pictures, which Pillow uses instead of those of the picture itself. A picture of 32 bits
+    whose alpha is all 0 is marked as one of 24 bits, so that its mask is used, as Windows does."""
     mended, length = bytearray(data), len(data)
     (count,) = struct.unpack_from("<H", mended, 4)
     for entry in range(6, 6 + 16 * count, 16):
@@ -161,9 +173,9 @@ def ico(data: bytes) -> bytes:
             (stated,) = struct.unpack_from("<I", mended, entry + 8)
             stop, masked = at + stated, bits != 32 or not any(mended[begin + 3 : end : 4])
             if end > length or (masked and end + mask > length and stop > length):
-                raise Truncated("its pixels lie beyond the end of the file")
+                raise Truncated("the pixels lie beyond the end of the file")
             if masked and (end <= stop < end + mask or end + mask > length):
-                # Pillow writes masks without padding, of zeros alone: an opaque picture.
+                # Pillow writes masks of zeros, for opaque pictures, without the padding of rows. They are replaced by padded ones.
                 _refuse(any(mended[end:stop]), "a mask that is too short")
                 end = len(mended)
                 mended += bytes(mask)
@@ -175,8 +187,8 @@ def ico(data: bytes) -> bytes:
 
 
 def avif(data: bytes) -> bytes:
-    """Others are in such boxes too: HEIF with H.265, above all. Exif, whose damage libavif refuses, gets a type that is not known:
-    in AVIF the turning is said elsewhere."""
+    """Refuses other formats in the same container, such as HEIF with H.265. The type of Exif items is changed to an unknown one, because
+    libavif refuses damaged Exif, which is not needed: AVIF states the orientation elsewhere."""
     (size,) = struct.unpack_from(">I", data, 0)
     brands = data[8 : min(size, 256)]
     _refuse(b"avif" not in brands and b"avis" not in brands, "no AVIF")
@@ -188,7 +200,8 @@ def avif(data: bytes) -> bytes:
     return b"".join((data[:begin], meta, data[begin + length :]))
 
 
-# By format: what becomes of the file's bytes before Pillow opens them, and what is looked at once it has read the header.
+# For each format, functions that check and change the file's bytes before Pillow opens them (PREPARE), and the image after Pillow has read
+# its header (OPENED).
 PREPARE: dict[str, Callable[[bytes], bytes]] = {
     "BMP": bmp, "DIB": functools.partial(bmp, begin=0), "TGA": tga, "PCX": pcx, "SGI": sgi, "DDS": dds, "JPEG2000": jpeg2000, "ICO": ico,
     "AVIF": avif,

@@ -1,7 +1,7 @@
-"""Which sample, in which order, on which rank: pure functions, the same on every machine.
+"""Which samples a rank reads, and in which order: pure functions with the same results on every machine.
 
-A *stream* is what one process reads. Where every rank has several of them (the workers of a DataLoader), worker k on rank r of w
-is stream r + w * k. A *position* counts what a stream is to read, from 0.
+A *stream* is the sequence of samples that one process reads. If every rank has several processes (the workers of a DataLoader), worker k
+on rank r of w is stream r + w * k. A *position* is the index of a sample in its stream, from 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def key(seed: int, epoch: int) -> int:
-    """What `permutation` is keyed by: 64 bits of `seed`, 64 of `epoch`."""
+    """The key for `permutation`: `seed` in the lower 64 bits, `epoch` in the upper 64 bits."""
     return seed | epoch << 64
 
 
 def permutation(count: int, key: int) -> "NDArray[int64]":
-    """A shuffled order of `count` things: an array of int64 of shape (count,), every index once.
+    """A shuffled order of `count` things: an array of int64 of shape (count,) with every index once.
 
-    Each index draws 64 bits of Philox-4x64 under `key` (an int of at most 128 bits), and the indices are sorted by what they drew.
-    The bits of numpy's bit generators are fixed for good, which its `permutation` is not. Source: Salmon et al., "Parallel
-    random numbers: as easy as 1, 2, 3", 2011.
+    Each index gets 64 random bits of Philox-4x64 under `key` (an int of at most 128 bits), and the indices are sorted by these bits.
+    numpy's `permutation` is not used, because numpy guarantees that the bits of its bit generators stay the same in all versions, but
+    not the results of `permutation`. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
     import numpy
 
@@ -30,8 +30,8 @@ def permutation(count: int, key: int) -> "NDArray[int64]":
 
 
 def total(count: int, world_size: int, uneven: str = "keep") -> int:
-    """How many of `count` samples all ranks read together. "keep": every one, once; "drop": `count` less what would make
-    the ranks unequal; "pad": some again, so that they are equal."""
+    """How many samples all ranks read together. With "keep" this is `count`. With "drop" it is `count` rounded down to a multiple of
+    `world_size`, so that all ranks have equally many; with "pad" it is rounded up, and some samples are read twice."""
     rest = count % world_size
     if uneven == "drop":
         return count - rest
@@ -41,10 +41,10 @@ def total(count: int, world_size: int, uneven: str = "keep") -> int:
 
 
 def share(count: int, stream: int, streams: int, world_size: int = 1, uneven: str = "keep") -> "NDArray[int64]":
-    """What one of `streams` streams reads of `count` things in their order: numbers stream, stream + streams, … up to `total`,
-    an array of int64. "pad" begins again with number 0.
+    """The numbers that one of `streams` streams reads out of `count` things: stream, stream + streams, … up to `total`, as an array of
+    int64. With "pad" the numbers from `count` on stand for 0, 1, 2 ….
 
-    The streams' lengths differ by one at most; with "drop" and "pad" all of the `world_size` ranks have as many.
+    The streams' lengths differ by one at most; with "drop" and "pad" all of the `world_size` ranks have equally many samples.
     """
     import numpy
 
@@ -58,10 +58,10 @@ def portion(limit: int, worker: int, workers: int) -> int:
 
 
 def remaining(order: "NDArray[int64]", phases: Sequence[Mapping[str, Any]]) -> "NDArray[int64]":
-    """What of `order` (an array) no stream has handed out yet, in that order.
+    """The part of the array `order` that no stream has handed out yet, in the same order.
 
-    Each phase was read by another number of streams, from what the one before had left: a dict of `world_size`, `uneven` and
-    `done`, for each stream a list of [begin, end] positions in its share.
+    An epoch that was resumed with another number of streams has several phases; the streams of each phase shared what the phase before
+    had left. A phase is a dict with `world_size`, `uneven`, and `done`: for each stream a list of [begin, end] positions in its share.
     """
     import numpy
 

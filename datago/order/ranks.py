@@ -1,10 +1,10 @@
-"""Which rank of how many this process is, where the config says "auto"."""
+"""Finds this process's rank and the world size if the config says "auto"."""
 
 import os
 import sys
 from typing import Literal
 
-# (rank, world size), in the order in which they are looked for
+# (rank, world size), in the order in which they are tried
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, accelerate
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
@@ -16,10 +16,10 @@ VARIABLES = (
 
 
 def resolve(rank: int | Literal["auto"], world_size: int | Literal["auto"]) -> tuple[int, int]:
-    """(rank, world_size) as integers, for values of which either may be "auto".
+    """(rank, world_size) as integers; either argument may be "auto".
 
-    torch.distributed is asked if it is initialised, else the variables that launchers set; a process that knows neither is
-    rank 0 of 1. Raises ValueError: the variables are no such numbers, or only half of them is there.
+    "auto" means the values of torch.distributed if it is initialised, otherwise those of the environment variables that launchers set,
+    otherwise rank 0 of 1. Raises ValueError if the variables are not numbers, or if some of the needed ones are missing.
     """
     if isinstance(rank, int) and isinstance(world_size, int):
         return rank, world_size
@@ -31,7 +31,7 @@ def resolve(rank: int | Literal["auto"], world_size: int | Literal["auto"]) -> t
 
 
 def _distributed() -> tuple[int, int] | None:
-    """What torch.distributed says, if somebody has loaded and initialised it: nobody else could have."""
+    """The rank and world size of torch.distributed, if the program has imported and initialised it; None otherwise."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -42,7 +42,7 @@ def _environment() -> tuple[int, int] | None:
     for rank, world_size in VARIABLES:
         if rank in os.environ and world_size in os.environ:
             return _number(rank), _number(world_size)
-    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ:  # Lightning starts processes with these
+    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ:  # Lightning sets these.
         return _on_node(), _number("WORLD_SIZE")
     if "WORLD_SIZE" in os.environ and _number("WORLD_SIZE") > 1:
         raise ValueError('source_config.rank: "auto" finds WORLD_SIZE in the environment, but neither RANK nor LOCAL_RANK')

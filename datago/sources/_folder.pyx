@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""One folder's entries, sorted into what a source of images wants to know, a million in a fifth of a second."""
+"""Lists one folder, sorted into image files and subfolders, without the GIL: a million entries take a fifth of a second."""
 import os
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -45,7 +45,7 @@ cdef extern from *:
     int DG_SIDECARS
 
 cdef enum:
-    CHUNK = 4096  # entries that are read without the GIL, at most
+    CHUNK = 4096  # entries that are read at a time without the GIL, at most
 
 IMAGES = frozenset([(<bytes>dg_suffixes[i]).decode() for i in range(DG_SUFFIXES)])  # the suffixes of images, without dot
 
@@ -82,14 +82,14 @@ cdef class Folder:
         path: bytes.
 
     Attributes:
-        hidden: entries passed over because their names begin with a dot.
-        links: symlinks to folders, passed over.
+        hidden: how many entries were skipped because their names begin with a dot.
+        links: how many symlinks to folders were skipped.
 
-    Raises OSError, as `read` does.
+    The constructor and `read` raise OSError if the folder cannot be read.
     """
 
     cdef DIR *folder
-    cdef char *block        # names, each with a zero behind it
+    cdef char *block        # names, each terminated by a zero byte
     cdef size_t capacity
     cdef readonly size_t hidden, links
     cdef int kinds          # bits of the sidecars that were met
@@ -112,9 +112,9 @@ cdef class Folder:
         return tuple([<bytes>dg_sidecars[i] for i in range(DG_SIDECARS) if self.kinds >> i & 1])
 
     def read(self):
-        """The next few thousand entries: lists of images' names and of folders' names (bytes); None at the end.
+        """The next few thousand entries: a list of images' names and a list of folders' names (bytes). None at the end of the folder.
 
-        An image is whatever has an image's suffix, in any case, and is no folder.
+        Every entry with an image's suffix, in any case, that is not a folder counts as an image.
         """
         cdef size_t count = 0, used = 0, length
         cdef bint[CHUNK] folders
@@ -137,13 +137,13 @@ cdef class Folder:
         return found, below
 
     cdef int next_entry(self, size_t *used, bint *is_folder) noexcept nogil:
-        """Appends the next entry that counts to the block. errno, or -1 at the end."""
+        """Appends the next image or folder to the block. Returns 0, or -1 at the end of the folder, or an errno."""
         cdef dirent *entry
         cdef size_t length
         cdef void *grown
         cdef stat found
         cdef bint link
-        global errno  # else `errno = 0` makes a variable of its own
+        global errno  # Without this, `errno = 0` would make a local variable.
         while True:
             errno = 0  # no-cython-lint
             entry = readdir(self.folder)

@@ -1,4 +1,4 @@
-"""The names that mark files, folders and archive members as images, or as litter that does not belong to a dataset."""
+"""The names that mark files, folders and archive members as images, or as litter that does not belong to a data set."""
 
 import os
 
@@ -11,5 +11,5 @@ TEXT_NAMES = {"txt": "caption"}
 
 # Folders that archivers, file systems and storage boxes leave behind. They contain thumbnails, copies and deleted files.
 LITTER = frozenset((b"__MACOSX", b"@eaDir", b"@Recycle", b"#recycle", b"$RECYCLE.BIN", b"System Volume Information", b"lost+found"))
-# All names of litter, which an archive member must not have in its path. Hidden names, which begin with a dot, are not among them.
+# An archive member with one of these names in its path is litter. Names that begin with a dot are litter too, and are checked elsewhere.
 LITTER_NAMES = frozenset(("Thumbs.db", "__meta__")).union(map(os.fsdecode, LITTER))

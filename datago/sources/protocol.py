@@ -1,12 +1,13 @@
-"""What a source of samples is: the page for whoever writes one.
+"""The interface of a source of samples. Read this page to write a source of your own.
 
-A source has two classes. A `SourceType` is what the registry (datago/sources/__init__.py) has under the name that a config gives as
-`source_type`: the keys of its source_config, the form of its state, what it may pass over, and what the command line says of it. It loads
-nothing heavy, since `import datago` may need it. A `Source` reads: there is one for each pass, and it lives in a module that its SourceType
-imports when it makes the first. `datago.sources.register` adds a source, `datago.testing` says whether it keeps what it promises.
+A source has two classes. A `SourceType` describes the source: the keys of its source_config, the form of its state, the reasons for
+which it may skip something, and what the command line says of it. The registry (datago/sources/__init__.py) has it under the name that a
+config gives as `source_type`. It must load nothing heavy, since `import datago` may need it. A `Source` reads: there is one for each pass.
+Its class is in a module of its own, which the SourceType imports when it makes the first Source. `datago.sources.register` adds a source
+to the registry, and `datago.testing` tests whether a source keeps what this page promises.
 
-Neither knows the client or the worker threads. A source is told by its PassSettings what to read, yields entries, and is told to stop.
-What a config says of it is a SourceSettings; both are in datago/sources/settings.py.
+Neither class knows the client or the worker threads. A Source gets PassSettings that say what to read, yields entries, and is told to
+stop. The checked source_config is a SourceSettings; both classes are in datago/sources/settings.py.
 
 An entry is one of three things: a pair of the path (bytes) of an image file and its position; an `Entry` of datago.engine._sample, which
 has a sample's fields, and the bytes of its images or the path of the first; or a `Failure` for something that the source itself could not
@@ -31,58 +32,60 @@ S = TypeVar("S", bound=SourceSettings)
 class Source(Protocol):
     """One pass over a source of samples, for one stream.
 
-    The client calls `open` once, in the reader's thread, then runs `batches` in a thread of its own. `stop`, `state` and `skipped` may
-    be asked for from any thread while that runs.
+    The client calls `open` once, in the reader's thread, and then runs `batches` in a thread of its own. While that runs, any thread may
+    call `stop` and `state` and read `skipped`.
     """
 
     work_ahead: int
-    """How many entries may wait for a worker thread. A path is small, so that many may; where entries hold the bytes of images, some 32 to
-    64 keep the workers busy."""
+    """How many entries may wait for a worker thread. Paths are small, so that many of them may wait; if entries hold the bytes of images,
+    32 to 64 keep the workers busy."""
 
     target: int | None
-    """Set by `open`: how many good samples this stream has promised, so that all ranks have equal counts. The pass ends there, and it is an
-    error if fewer came. None: there is no such promise."""
+    """Set by `open`: how many good samples this stream promises, so that all ranks have equal counts. The pass ends after that many, and
+    fewer are an error. None if the stream promises no number."""
 
     base: int
-    """Set by `open`: how many leading bytes of each path say only where the folder lies, and are no part of a sample's name. 0 where
-    entries are no paths."""
+    """Set by `open`: the length in bytes of the root folder's path, which is not part of a sample's name. 0 if entries are not paths."""
 
     skipped: dict[str, int]
-    """What was passed over on purpose: a reason, one of `SourceType.skips`, and how many. It may grow while `batches` runs."""
+    """How many things were skipped on purpose, by reason; the reasons are those of `SourceType.skips`. It may grow while `batches` runs."""
 
     def open(self) -> None:
-        """Looks at what can be looked at at once, such as whether a folder is there, before anything is read.
+        """Checks what can be checked before anything is read, such as whether a folder exists.
 
         Raises:
-            SourceError: there is no such source, or the pass cannot be resumed.
-            Stopped (datago.net.cancel): `stop` was called before it was done.
+            SourceError: the source does not exist, or the pass cannot be resumed.
+            Stopped (datago.net.cancel): `stop` was called before `open` was done.
         """
 
     def batches(self) -> "Iterator[Sequence[tuple[bytes, int] | Entry | Failure]]":
-        """Yields lists of entries until there are no more, or `stop` was called. What `settings.resume` says was handed out does not come
-        again.
+        """Yields lists of entries until there are no more, or `stop` is called. Entries that were handed out before, according to
+        `settings.resume`, are left out.
 
         Raises:
-            SourceError: the source can give no more, or there was nothing at all. What was yielded before is still handed out.
+            SourceError: the source cannot go on, or has no entry at all. Entries that were yielded before are still handed out.
         """
 
     def stop(self) -> None:
-        """Makes `batches` end soon, also where it waits for a network or a disk. It may come at any time, before `open` and more than once,
-        and from a finalizer or a signal handler: it takes no lock that is held for longer than a moment."""
+        """Makes `open` and `batches` end soon, even while they wait for a network or a disk. It may be called at any time, before `open`,
+        and more than once. A finalizer or a signal handler may call it, so it must not take a lock that is held while anything is
+        waited for."""
 
     def state(self) -> dict[str, Any] | None:
-        """What has been handed out so far, by `settings.progress`: a small dict of the form `SourceType.state` that JSON can write. A pass
-        that has it as `settings.resume` gives the rest. What was yielded and is not in `progress` belongs to the rest.
+        """What has been handed out so far, as a small dict of the form `SourceType.state` that JSON can write. A pass that gets this dict
+        as `settings.resume` yields the rest. `settings.progress` says which positions were handed out: an entry that was yielded but is
+        not in `progress` belongs to the rest.
 
         Returns:
-            The dict, or what `resume` was if nothing has been read yet.
+            The dict, or `settings.resume` if nothing has been read yet.
 
         Raises:
             SourceError: this pass has no order that can be resumed.
         """
 
     def count(self) -> int | None:
-        """How many samples the stream has if none fails, the limit apart; None where that is not known. Called after `open`."""
+        """How many samples the stream has if none fails, regardless of the config's `limit`, or None if that is not known. It is called
+        after `open`."""
 
 
 @dataclass
@@ -90,11 +93,11 @@ class Survey:
     """What `datago check` finds without reading an image.
 
     Attributes:
-        found: what there is for all ranks together: "samples" (an integer, or None where that is not known), and other counts by their
-            names; "skipped" is a dict of reason to count.
-        ranks: for each rank that was asked for, "samples", and "shards" with "shared" (bool: ranks share the samples of each shard) for a
-            source that has shards.
-        warnings: sentences about what cannot be read.
+        found: the counts for all ranks together: "samples" (an integer, or None if that is not known), and other counts by their names;
+            "skipped" is a dict of reason to count.
+        ranks: for each rank that was asked for, a dict with "samples" and, for a source with shards, "shards", and "shared": True if
+            ranks share the samples of each shard.
+        warnings: sentences about things that cannot be read.
     """
 
     found: dict[str, Any]
@@ -103,59 +106,59 @@ class Survey:
 
 
 class SourceType(Generic[S]):
-    """What datago has to know of a source before it reads from it. A source derives from this class, sets `settings`, `skips` and `state`,
-    and defines `make`, `describe` and `survey`; everything else has a default that suits a source whose samples have attributes.
+    """Describes a source to the rest of datago. A source derives from this class, sets `settings`, `skips` and `state`, and defines `make`,
+    `describe` and `survey`; everything else has a default that suits a source whose samples have attributes.
 
-    `config` is a checked configuration below (datago/settings.py), whose `source_config` is of the class `settings`.
+    In all methods `config` is a checked configuration (datago/settings.py), whose `source_config` is an instance of `settings`.
     """
 
     # ---- the config ----
 
     settings: ClassVar[type[SourceSettings]] = SourceSettings
-    """The dataclass of its source_config. A source that can shuffle has the key `random_sampling`."""
+    """The dataclass of the source_config. A source that can shuffle has the key `random_sampling`."""
 
     other_words: frozenset[str] = frozenset()
-    """What people may write as source_type when they mean this one: the error says which one they may have meant."""
+    """Other words that users may write as source_type when they mean this source. The error for such a word names this source."""
 
     def check(self, config: "Settings[S]") -> S:
-        """Checks keys against each other, once each was found to be good, and settles what is left open. This default shuffles where the
-        config says so, or says nothing but has a seed.
+        """Checks keys against each other, after each was checked alone, and sets the keys whose default depends on others. This default
+        implementation shuffles if the config says so, or if the config does not say but has a seed.
 
         Returns:
-            The source_config as it is from now on; its `random_sampling` is a bool.
+            The source_config that is used from now on; its `random_sampling` is a bool.
 
         Raises:
-            ValueError: they do not go together; the text names the key, what it got and what it wants.
+            ValueError: keys contradict each other. The text names the key, its value, and what was wanted.
         """
         return with_order(config, "random_sampling")
 
     def recognise(self, given: str) -> dict[str, Any] | None:
-        """The source_config for a folder, path, glob or url that stands in place of a config (on a command line); None: it is nothing that
-        this source reads."""
+        """The source_config for a folder, path, glob or url that the user gives on the command line in place of a config, or None if this
+        source does not read such a thing."""
         return None
 
     # ---- the pass ----
 
     skips: ClassVar[Mapping[str, str]] = {}
-    """The reasons that may stand in `Source.skipped`, each with a sentence on what was passed over."""
+    """The reasons that may be in `Source.skipped`, each with a sentence that says what was skipped."""
 
     def make(self, settings: PassSettings[S]) -> Source:
-        """The Source of one pass."""
+        """Makes the Source of one pass."""
         raise NotImplementedError
 
     own_order: str = ""
-    """Where the source itself draws samples if `random_sampling` is set, as a server may, how they come, in words that end the sentence
-    "Samples come …". Empty: a seed decides, and a shuffled pass can be resumed."""
+    """The end of the sentence "Samples come …" for a source that draws random samples itself, as a server may, if `random_sampling` is set.
+    Empty if the seed decides the order, so that a shuffled pass can be resumed."""
 
     has_folders: bool = False
     """Whether entries are paths below a folder, so that their first folder can be their class."""
 
     def class_folders(self, config: "Settings[S]") -> list[str]:
-        """The names of the folders that are classes, in their order. Only asked for with `has_folders`. Raises SourceError."""
+        """The names of the folders that are classes, in order. It is called only if `has_folders` is set. Raises SourceError."""
         raise NotImplementedError
 
     def check_images(self, config: "Settings[S]") -> None:
-        """Raises ValueError where the config asks for samples without images: batches are made of images."""
+        """Raises ValueError if the config asks for samples without images. It is called for configs with batches, which need images."""
 
     # ---- the state ----
 
@@ -164,17 +167,18 @@ class SourceType(Generic[S]):
     kind, or a list with one of these, which any number of items in a list have."""
 
     def check_state(self, state: dict[str, Any]) -> None:
-        """Checks a state dict (`DatagoClient.state_dict`) whose parts have the right form; its `source` is one that Source.state gave.
+        """Checks a state dict (see `DatagoClient.state_dict`) whose values were checked one by one; its key `source` is the result of
+        Source.state.
 
         Raises:
-            ValueError: its parts contradict each other.
+            ValueError: values contradict each other.
         """
         if not self.own_order:
-            require(state["seed"] is not None or not state["shuffled"], "seed", None, "that of the order")
+            require(state["seed"] is not None or not state["shuffled"], "seed", None, "the seed of the shuffled order")
 
     def selection(self, config: "Settings[S]") -> dict[str, Any]:
-        """The keys of source_config that say which samples are wanted, and their values: a state belongs to these. What can be told from
-        the samples that come (the listing of a folder, say) needs no place here."""
+        """The keys of source_config that say which samples are wanted, and their values. A state can be resumed only with the same ones.
+        Keys whose change the source itself notices on resume (from the listing of a folder, say) are not needed here."""
         return {}
 
     can_plan: bool = False
@@ -185,20 +189,21 @@ class SourceType(Generic[S]):
         return next((state for state in states if state["worker"] == worker), None)
 
     can_restripe: bool = False
-    """Whether a pass can go on with another number of streams than it began with."""
+    """Whether a pass can be resumed with another number of streams."""
 
     def restripe(self, states: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """What every stream of the new number has as `settings.resume`. Only called with `can_restripe`.
+        """The value of `settings.resume` for every stream of a pass that is resumed with another number of streams. It is called only if
+        `can_restripe` is set.
 
         Args:
-            states: the state dicts of all streams that there were, in the order of their numbers.
+            states: the state dicts of all streams of the earlier pass, in the order of their numbers.
         """
         raise NotImplementedError
 
     # ---- the command line ----
 
     def describe(self, config: "Settings[S]") -> list[str]:
-        """What `datago check` says of a config: sentences on where samples come from, without secrets."""
+        """Sentences that `datago check` prints about a config: where samples come from, without secrets."""
         raise NotImplementedError
 
     def survey(
@@ -209,24 +214,24 @@ class SourceType(Generic[S]):
         settings: Callable[[int, int], PassSettings[S]],
         report: Callable[[str, int], None],
     ) -> Survey:
-        """What `datago check` counts.
+        """Counts for `datago check`.
 
         Args:
-            ranks: those, of `world_size`, whose samples are counted.
-            settings: a function of a rank and a world_size, which gives what a Source of that rank is made of.
-            report: to be called, while it takes long, with what is looked at and how many there are so far.
+            ranks: the ranks, of `world_size`, whose samples are counted.
+            settings: a function of a rank and a world_size that returns the PassSettings of that rank.
+            report: called again and again during a long count, with what is counted and how many there are so far.
 
         Raises:
-            SourceError: the source is not there, or has nothing.
+            SourceError: the source does not exist, or is empty.
         """
         raise NotImplementedError
 
     listed: str = "samples"
-    """What `enumerate` counts."""
+    """The noun for what `enumerate` counts."""
 
     def enumerate(self, settings: PassSettings[S]) -> Iterator[int]:
-        """The stage "list" of `datago bench`: enumerates what the source has, without reading images where that can be avoided, and yields
-        how many more there are, again and again. This default reads all entries."""
+        """The stage "list" of `datago bench`: lists what the source has, without reading images if that can be avoided, and yields again
+        and again how many more were found. This default implementation reads all entries."""
         source = self.make(settings)
         source.open()
         try:
@@ -235,16 +240,16 @@ class SourceType(Generic[S]):
             source.stop()
 
     competitor: str | None = None
-    """The package, of those in datago/cli/competitors.py, that `datago bench --compare` compares it with."""
+    """The package in datago/cli/competitors.py with which `datago bench --compare` compares this source."""
 
     def for_competitor(self, config: "Settings[S]") -> dict[str, Any]:
-        """What that package is to read, as arguments of its function in competitors.py that JSON can write."""
+        """The arguments, which JSON can write, of the function in competitors.py that runs the `competitor`."""
         raise NotImplementedError
 
 
 def with_order(config: "Settings[S]", *keys: str) -> S:
-    """The source_config with `random_sampling` settled: whether one of `keys` says so; where none says anything, whether the config has a
-    seed."""
+    """The source_config with `random_sampling` set to a bool: true if one of `keys` is true, or if none of them is given and the config has
+    a seed."""
     source = config.source_config
     wishes = [wish for key in keys if (wish := getattr(source, key, None)) is not None]
     return replace(source, random_sampling=any(wishes) if wishes else config.seed is not None)

@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said(tmp_path):
                 one.load_state_dict({**state, "source": source})
     with pytest.raises(ValueError, match="^state: number 1 of the list: damaged: seed: got 'x', wanted an integer .*, or null$"):
         client.load_state_dict([state, {**state, "seed": "x"}])
-    with pytest.raises(ValueError, match="^state: damaged: seed: got None, wanted that of the order$"):
+    with pytest.raises(ValueError, match="^state: damaged: seed: got None, wanted the seed of the shuffled order$"):
         client.load_state_dict({**state, "seed": None})
     with pytest.raises(ValueError, match="^state: damaged: rank: got 1, wanted less than world_size, which is 1$"):
         client.load_state_dict({**state, "rank": 1})

@@ -214,7 +214,7 @@ def test_a_database_counts_with_the_filters(tmp_path):
         ("{", "check: config: PATH: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"),
         ('{"source_config": {"sources": "a"}}', "check: source_config.page_size: missing, wanted an integer of at least 1\n"),
         ('{"source_type": "file", "source_config": {"root_path": "/no"}}', "check: root_path: No such file or directory: '/no'\n"),
-        ('{"source_type": "webdataset", "source_config": {"url": "/nowhere/*.tar"}}', "check: url /nowhere/*.tar: no shards there\n"),
+        ('{"source_type": "webdataset", "source_config": {"url": "/nowhere/*.tar"}}', "check: url /nowhere/*.tar: no shards found\n"),
     ],
 )
 def test_one_line_and_status_1(text, said, tmp_path):

@@ -209,7 +209,7 @@ def test_a_promise_that_cannot_be_kept_is_an_error(tmp_path):
     for name in ("000.jpg", "002.jpg"):
         (tmp_path / name).write_bytes(b"")
     client = DatagoClient(config(tmp_path, rank=0, world_size=2, uneven="drop"))
-    with pytest.raises(SourceError, match="0 of the 2 samples that uneven 'drop' promises"):
+    with pytest.raises(SourceError, match="uneven 'drop' promises 2 samples on every rank, but only 0 were"):
         list(client)
     for rank in range(8):
         with pytest.raises(SourceError, match=f"rank {rank} of world_size 8 has no image: 4 below .*, and uneven is 'drop'"):
@@ -345,13 +345,13 @@ def test_states_that_do_not_fit(hundred):
     refused("random_sampling: True when the state was taken, False in the config", mine, root=hundred)
     refused("uneven: 'keep' when the state was taken, 'pad' in the config", mine, root=hundred, seed=1, uneven="pad")
     shards = {"source_type": "webdataset", "source_config": {"url": "/x.tar", "random_sampling": True}, "seed": 1}
-    refused("source_type: the state is of 'file', the config of 'webdataset'", mine, config=shards)
+    refused("source_type: 'file' in the state, 'webdataset' in the config", mine, config=shards)
     half = state(seed=1, rank=0, world_size=2)
-    refused("it is that of rank 0 of 2, .* this is rank 1", half, root=hundred, seed=1, rank=1, world_size=2)
+    refused("saved by rank 0 of 2, .* this is rank 1", half, root=hundred, seed=1, rank=1, world_size=2)
     refused("load the list of the states of all 2 streams .there are 1.", half, root=hundred, seed=1)
     refused("load the list of the states of all 2 streams", [half, half], root=hundred, seed=1)
     own = [state(random_sampling=True, rank=rank, world_size=2) for rank in range(2)]
-    refused("without a seed every rank had an order of its own", own, root=hundred, random_sampling=True)
+    refused("without a seed every rank shuffled an order of its own", own, root=hundred, random_sampling=True)
     refused("the states are not of one run: they differ in epoch", [half, {**half, "epoch": 1}], root=hundred, seed=1)
     for wrong in (None, 3, "x", {}, [], {"version": 1}, {**mine, "version": 2}, {**mine, "delivered": "1"}, {**mine, "source": [1]}):
         refused("state: ", wrong, root=hundred, seed=1)

@@ -86,7 +86,7 @@ def test_changed_shards_are_refused(tmp_path):
     top = config(tmp_path / "*.tar")
     _, state = ids(top, most=5)
     shards(tmp_path, [4] * 4)
-    with pytest.raises(SourceError, match="have changed since the state was taken .3 then, 4 now."):
+    with pytest.raises(SourceError, match="have changed since the state was taken .3 shards then, 4 now."):
         ids(top, state)
     (tmp_path / "000003.tar").rename(tmp_path / "other.tar")
     (tmp_path / "000000.tar").unlink()

@@ -1,4 +1,4 @@
-"""Requests to the database's API: the key, retries, and what a refusal says. Its urls and errors never show the key."""
+"""Requests to the database's API, with the key, retries, and the server's reasons for a refusal. Urls and errors never show the key."""
 
 import json
 import re
@@ -16,17 +16,17 @@ from datago.net.keep_alive import IdleConnections
 from datago.net.url import Url, bare, redact_text
 from datago.threads import Flag
 
-BLOCK = 1 << 14  # bytes that are received, and that they are inflated to, at a time
-LONGEST_REFUSAL = 1 << 16  # bytes of an answer that is none
-LONG_LINE = 4000  # bytes of a request line that every server takes; common limits are 4094 (gunicorn) and 8192
+BLOCK = 1 << 14  # bytes that are received, or inflated, at a time
+MAX_REFUSAL_BYTES = 1 << 16  # of the body of an error response
+LONG_LINE = 4000  # bytes of a request line that every server accepts; common limits are 4094 (gunicorn) and 8192
 
 
 class TooLong(Exception):
-    """More came than may."""
+    """A body is longer than its limit."""
 
 
 class Answer(NamedTuple):
-    """What came, wherever redirects led to."""
+    """A response after all redirects; `url` is the last one."""
 
     status: int
     headers: dict[str, str]
@@ -38,16 +38,16 @@ class Api:
     """
     Args:
         base: the API's url, with or without a slash at the end.
-        key: sent as `Authorization: Token <key>`, to this host alone.
-        timeout: seconds of silence after which a request is given up.
-        attempts: how often a page is asked for in all, if the network fails or the answer is 408, 429 or 5xx.
-        most: bytes that an answer may have, inflated.
+        key: the API key, sent as `Authorization: Token <key>` to the host of `base` only.
+        timeout: seconds without data after which a request is given up.
+        attempts: how often a page is requested at most, if the network fails or the status is 408, 429 or 5xx.
+        max_bytes: the size limit of a response body after decompression.
 
     Raises:
         SourceValueError: the url, the key or the user agent cannot be used.
     """
 
-    def __init__(self, base: str, key: str, user_agent: str, timeout: float, attempts: int, most: int) -> None:
+    def __init__(self, base: str, key: str, user_agent: str, timeout: float, attempts: int, max_bytes: int) -> None:
         key = key.strip()
         try:
             self._place = Url.parse(base)
@@ -57,12 +57,12 @@ class Api:
         if not usable:
             raise SourceValueError(f"api_url (or DATAROOM_API_URL): got {bare(base)!r}, wanted a http or https url without query")
         if not re.fullmatch(r"[!-~]+", key):
-            raise SourceValueError("api_key (or DATAROOM_API_KEY): wanted one word of ASCII letters and signs")
+            raise SourceValueError("api_key (or DATAROOM_API_KEY): wanted printable ASCII characters without spaces")
         if not re.fullmatch(r"[ -~]*", user_agent):
-            raise SourceValueError("user_agent: control characters, or others than ASCII")
+            raise SourceValueError("user_agent: wanted printable ASCII characters only")
         self.base = base if base.endswith("/") else base + "/"
         self.where = bare(self.base)
-        self._key, self._user_agent, self._timeout, self._attempts, self._most = key, user_agent, timeout, attempts, most
+        self._key, self._user_agent, self._timeout, self._attempts, self._max_bytes = key, user_agent, timeout, attempts, max_bytes
         self._stopped = Flag()
         self._idle = IdleConnections()
 
@@ -70,7 +70,7 @@ class Api:
         return f"<Api {self.where}>"
 
     def stop(self) -> None:
-        """From any thread. A request that is under way ends within a tenth of a second."""
+        """Ends all requests, within a tenth of a second. Any thread may call it."""
         self._stopped.set()
         self._idle.close()
 
@@ -79,15 +79,18 @@ class Api:
         return self._stopped.is_set()
 
     def is_ours(self, url: str) -> bool:
-        """Whether the key may be sent there. Raises ValueError for what is no url."""
+        """Whether `url` is on the API's host, so that the key may be sent to it. Raises ValueError if it is no url."""
         return bool(same_place(self._place, Url.parse(url)))
 
     def get(self, url: str, params: list[tuple[str, Any]] | None, what: str, attempts: int | None = None) -> tuple[Any, str] | None:
-        """The JSON that a GET gives, and the url it came from; None once stopped.
+        """Requests `url` with GET. `what` names the request in errors.
+
+        Returns:
+            The parsed JSON and the url of the response after redirects, or None once stopped.
 
         Raises:
-            SourceOSError: no answer after all attempts, or a refusal.
-            SourceValueError: a refusal because of what was asked for (400), an answer that is too long, or no JSON.
+            SourceOSError: no response after all attempts, or an error status.
+            SourceValueError: the request itself was refused (400, 414, 431), or the response is too long or not JSON.
         """
         url = f"{url}?{urlencode(params)}" if params else url
         attempts = attempts or self._attempts
@@ -105,7 +108,7 @@ class Api:
                     try:
                         return self._content(answer, url, what)
                     except SourceValueError:
-                        # Without a length, an answer that was cut looks like this.
+                        # A response without a length may have been cut off, so it is requested again.
                         if attempt == attempts or {"content-length", "transfer-encoding"} & set(answer.headers):
                             raise
                 said = self._detail(answer)
@@ -134,16 +137,16 @@ class Api:
         place, response = request.follow({"Accept-Encoding": "gzip, deflate"})
         user = f"{place.user}@" if place.user else ""
         try:
-            body, most = bytearray(), self._most if response.status == 200 else LONGEST_REFUSAL
-            for block in _limited(_inflated(_limited(_blocks(response), most), response), most):
+            body, limit = bytearray(), self._max_bytes if response.status == 200 else MAX_REFUSAL_BYTES
+            for block in _limited(_inflated(_limited(_blocks(response), limit), response), limit):
                 body += block
             response.finish()
         except TooLong:
             if response.status == 200:
-                raise SourceValueError(f"{what}: more than {most} bytes, too many for what was asked; from {bare(url)}") from None
+                raise SourceValueError(f"{what}: the response has more than {limit} bytes; from {bare(url)}") from None
         except TransferError:
             if response.status == 200:
-                raise  # of a refusal what came is enough
+                raise  # The body of an error response may be incomplete.
         finally:
             response.close()
         return Answer(response.status, response.headers, body, f"{place.scheme}://{user}{place.place}{place.target}")
@@ -160,7 +163,7 @@ class Api:
             ) from None
 
     def _detail(self, answer: Answer) -> str:
-        """What the server says about a refusal, on one line: {"detail": text}, a list of texts, or such lists of parameters."""
+        """The server's reason for a refusal, on one line: {"detail": text}, a list of texts, or an object of parameter -> such a list."""
         try:
             said = parse_json(answer.body)
         except ValueError:
@@ -173,54 +176,55 @@ class Api:
         return ": " + self._shown(json.dumps(said, ensure_ascii=False)[:200])
 
     def _shown(self, text: str) -> str:
-        """What others say, without the key, and without users and queries of urls that it may name."""
+        """Text from a server or library without the key, and without the users and queries of urls in it."""
         return str(redact_text(text, self._key))
 
 
 def _blocks(response: Any) -> Iterator[bytes]:
-    """The body as it comes. Raises TransferError where it is cut."""
+    """Yields the body in blocks as it arrives. Raises TransferError if it is cut off."""
     block = memoryview(bytearray(BLOCK))
     while count := response.readinto(block):
         yield bytes(block[:count])
 
 
-def _limited(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
+def _limited(blocks: Iterable[bytes], limit: int) -> Iterator[bytes]:
     for block in blocks:
-        most -= len(block)
-        if most < 0:
+        limit -= len(block)
+        if limit < 0:
             raise TooLong
         yield block
 
 
 def _inflated(blocks: Iterable[bytes], response: Any) -> Iterator[bytes]:
-    """The blocks without their content coding, none longer than BLOCK. Raises TransferError where they are damaged or end early."""
+    """Decompresses the blocks by the response's Content-Encoding, into blocks of BLOCK bytes at most. Raises TransferError if they are
+    damaged or end early."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):
         yield from blocks
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise TransferError(f"content coding {printable(coding[:40])!r}, asked for was gzip or deflate", retry=False)
-    machine = None
+        raise TransferError(f"content coding {printable(coding[:40])!r}, wanted gzip or deflate", retry=False)
+    inflater = None
     for block in blocks:
-        while block and (machine is None or not machine.eof or block[:1] == b"\x1f"):  # else it is padding behind the end
-            if machine is None or machine.eof:
-                # deflate is a zlib stream by the standard, without head and tail by some servers
-                machine = zlib.decompressobj(31 if "gzip" in coding else 15 if block[0] & 15 == 8 else -15)
+        while block and (inflater is None or not inflater.eof or block[:1] == b"\x1f"):  # Padding may follow the end.
+            if inflater is None or inflater.eof:
+                # By the standard deflate is a zlib stream, but some servers send it without header and checksum.
+                inflater = zlib.decompressobj(31 if "gzip" in coding else 15 if block[0] & 15 == 8 else -15)
             try:
-                yield machine.decompress(block, BLOCK)
+                yield inflater.decompress(block, BLOCK)
             except zlib.error:
                 raise TransferError(f"damaged {coding} body") from None
-            block = machine.unconsumed_tail or machine.unused_data
-    if machine is not None and not machine.eof:
-        yield machine.flush()  # what a call held back for its length; there is no input left
-    if machine is not None and not machine.eof:
+            block = inflater.unconsumed_tail or inflater.unused_data
+    if inflater is not None and not inflater.eof:
+        yield inflater.flush()  # output that the last call held back because of BLOCK
+    if inflater is not None and not inflater.eof:
         raise TransferError(f"the {coding} body ended early")
 
 
 def _length(url: str) -> str:
-    """The length of a request line that some servers would not take, and what makes it long."""
+    """For errors: the length of a request line that some servers may refuse, and its longest parameter; otherwise empty."""
     if len(url) < LONG_LINE:
         return ""
     part = max(url.partition("?")[2].split("&"), key=len)
     name = printable(part.partition("=")[0][:40])
-    return f" (the request line has {len(url)} bytes, {len(part)} of them for {name}: the server may not take as many)"
+    return f" (the request line has {len(url)} bytes, {len(part)} of them for {name}: the server may have a lower limit)"

@@ -1,7 +1,7 @@
-"""What a database can be asked for: the config's key of each filter of the protocol, and its parameter.
+"""The filters of a database query: for each parameter of the protocol, a key of the config.
 
-Keys that the Rust package has keep their names, where a bound is min_… or max_…. The others are the parameter's name, with one underscore
-where that has two.
+Keys that the Rust package has too keep their names, in which a bound is min_… or max_…. Every other key is the name of its parameter with
+single underscores in place of double ones.
 """
 
 import re
@@ -15,17 +15,17 @@ from datago.sources.settings import SourceSettings
 
 
 def is_sendable(value: Any) -> bool:
-    """Whether it is text that can stand in a url, and that the protocol takes."""
+    """Whether a value is a string that can be sent in a url: without zero bytes and unpaired surrogates."""
     return TEXT.test(value) and "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def names(value: str) -> str:
-    """The list with commas without blanks around its items, and without items that are empty: "a, b," is "a,b"."""
+    """A comma-separated list without spaces around its items and without empty items: "a, b," becomes "a,b"."""
     return ",".join(filter(None, map(str.strip, value.split(","))))
 
 
 def pairs(value: str) -> str:
-    """The same of name:value pairs. Blanks around a value belong to it."""
+    """A comma-separated list of name:value pairs, normalized like `names`, except that spaces around a value belong to the value."""
     found = (pair.partition(":") for pair in value.split(",") if pair.strip())
     return ",".join(f"{name.strip()}{colon}{text}" for name, colon, text in found)
 
@@ -47,8 +47,8 @@ def is_fraction(value: Any) -> bool:
 
 
 WORD = text(lambda value: is_sendable(value) and value.strip() != "" or value == "", "one name", r"^$|\S")
-NAMES = text(is_list, "names with commas between them", r"^$|[^\s,]")
-PAIRS = text(is_list, "name:value pairs with commas between them", r"^$|[^\s,]")
+NAMES = text(is_list, "comma-separated names", r"^$|[^\s,]")
+PAIRS = text(is_list, "comma-separated name:value pairs", r"^$|[^\s,]")
 DATE = text(is_date, "an ISO 8601 date, or date and time", "^$|[0-9]{4}")
 FRACTION = text(is_fraction, 'width:height in whole numbers, such as "3:4"', "^$|^[0-9]*[1-9][0-9]*:[0-9]*[1-9][0-9]*$")
 
@@ -81,19 +81,19 @@ def _date(doc: str) -> Any:
 class Filters(SourceSettings):
     """The filters, in the order in which they are sent."""
 
-    sources: str = key(NAMES, doc='Names of sources, with commas between them; `""`: all.')
+    sources: str = key(NAMES, doc='Comma-separated names of sources; `""`: all.')
     sources_ne: str = _names("Sources that are not wanted.")
-    tags: str = _names("Tags of which a record has one.")
-    tags_all: str = _names("Tags all of which a record has.")
+    tags: str = _names("Tags of which a record has at least one.")
+    tags_all: str = _names("Tags of which a record has all.")
     tags_ne: str = _names("Tags of which a record has none.")
-    tags_ne_all: str = _names("Tags not all of which a record has.")
+    tags_ne_all: str = _names("Tags of which a record does not have all.")
     has_attributes: str = _names("Attributes that a record has.")
     lacks_attributes: str = _names("Attributes that a record lacks.")
-    has_masks: str = _names("Masks that a record has; they come along.")
+    has_masks: str = _names("Masks that a record has; they are downloaded too.")
     lacks_masks: str = _names("Masks that a record lacks.")
-    has_latents: str = _names("Latents that a record has; they come along if `return_latents` names no others.")
+    has_latents: str = _names("Latents that a record has; they are downloaded unless `return_latents` is set.")
     lacks_latents: str = _names("Latents that a record lacks.")
-    attributes: str = key(PAIRS, "", 'Conditions on attributes, as `"aes__gte:0.5"`, with commas between them.')
+    attributes: str = key(PAIRS, "", 'Comma-separated conditions on attributes, such as `"aes__gte:0.5"`.')
     min_short_edge: int = _bound("Pixels that the shorter side has at least")
     max_short_edge: int = _bound("Pixels that the shorter side has at most")
     min_pixel_count: int = _bound("Pixels that an image has at least")
@@ -145,7 +145,7 @@ def parameter(name: str) -> str:
 
 
 def settled(source: Filters) -> dict[str, Any]:
-    """What becomes of the filters of a checked source_config, so that what means the same is equal."""
+    """The filters of a checked source_config in a normal form, so that filters with the same meaning are equal."""
     return {name: _settled(found.check, getattr(source, name)) for name, found in FILTERS.items()}
 
 
@@ -160,15 +160,15 @@ def _settled(check: Check, value: Any) -> Any:
 
 
 def chosen(source: Filters) -> dict[str, Any]:
-    """key -> value of the filters that are set; `sources` always is: "" is all of them."""
+    """A dict of the filters that are set. `sources` is always in it, with "" for all sources."""
     values = {name: getattr(source, name) for name in FILTERS}
     return {name: value for name, value in values.items() if FILTERS[name].default is REQUIRED or value != FILTERS[name].default}
 
 
 def parameters(source: Filters) -> list[tuple[str, Any]]:
-    """The (name, value) pairs of the query that say which records are wanted."""
+    """The filters as (name, value) pairs of the query."""
     found = chosen(source)
-    state = {"none": "None", -1: ""}  # -1 asks for less of each record, not for fewer of them
+    state = {"none": "None", -1: ""}  # -1 only leaves out a field of each record, and filters nothing.
     found = {key: state.get(value, value) if key == "duplicate_state" else value for key, value in found.items()}
     found = {key: str(value).lower() if isinstance(value, bool) else value for key, value in found.items()}
     return [(parameter(name), value) for name, value in found.items() if value != ""]

@@ -1,4 +1,4 @@
-"""The pages of the database: asked for in a thread of their own, one ahead, and checked."""
+"""Requests the pages of the database in a thread of their own, one page ahead, and checks them."""
 
 import hashlib
 import logging
@@ -20,9 +20,9 @@ from datago.sources.db.window import BEGINNING
 from datago.sources.settings import PassSettings
 from datago.threads import Bell, start_thread
 
-# There is taken to be no more when so many draws in a row bring nothing new, and so many records of them, or nothing at all by chance.
-MAX_EMPTY_DRAWS, KNOWN, EMPTY = 8, 64, 64
-LACKING_MOST = 0.1  # share of the records that the server counts, that may be missing at the end: others come and go during a walk
+# A random pass ends after MAX_EMPTY_DRAWS draws in a row without a new image that returned MIN_KNOWN images, or MAX_NO_RESULT without any.
+MAX_EMPTY_DRAWS, MIN_KNOWN, MAX_NO_RESULT = 8, 64, 64
+MAX_LACKING = 0.1  # the share of the counted records that a walk may lack at its end, since records are added and deleted meanwhile
 Params = list[tuple[str, Any]]  # of a query
 Page = tuple[list[Any], str]  # records, and the page's url
 NOT_FILTERS = ("fields", "page_size", "return_latents")
@@ -31,13 +31,13 @@ log = logging.getLogger("datago.source")
 
 
 def ask_count(api: Api, params: Params, attempts: int | None = None) -> int | None:
-    """How many records the server counts for the query of a walk; None once stopped. Raises SourceError."""
+    """How many records the server counts for the query of a walk, or None once stopped. Raises SourceError."""
     answer = api.get(f"{api.base}images/count/", [(name, value) for name, value in params if name not in NOT_FILTERS], "count", attempts)
     if answer is None:
         return None
     count = answer[0].get("count") if isinstance(answer[0], dict) else None
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**63:
-        raise SourceValueError(f"count: {api.where} gave no number")
+        raise SourceValueError(f"count: {api.where} returned no number")
     return count
 
 
@@ -46,35 +46,35 @@ class Pages:
 
     Args:
         api: an Api.
-        config: what the source is made of.
+        config: the settings of the pass.
         params: the query of the first request.
-        patience: seconds after which a page that does not come is an error, whatever goes on in the thread.
+        timeout: seconds after which a page that has not arrived is an error, even if the thread hangs.
 
-    `get` gives lists of records with the page's url, until `ended`; then `error` says whether well.
+    `get` returns pages until `ended` is set. Then `error` is the exception that ended the walk, or None.
     """
 
-    def __init__(self, api: Api, config: PassSettings[DbSettings], params: Params, patience: float) -> None:
-        self._api, self._config, self._params, self._patience = api, config, params, patience
+    def __init__(self, api: Api, config: PassSettings[DbSettings], params: Params, timeout: float) -> None:
+        self._api, self._config, self._params, self._timeout = api, config, params, timeout
         self._arrived: queue.SimpleQueue[Page | BaseException | None] = queue.SimpleQueue()
         self._used, self.ended = Bell(), False
         self._waited: float | None = None
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        # Nobody waits for it: when everything else is over, it may still have to see that it was stopped.
+        # The thread is never joined: it may still need a moment to notice that it was stopped when everything else has ended.
         start_thread(self._run, "datago pages")
 
     def get(self, timeout: float) -> Page | None:
-        """(records, url) of the next page, or None if there is none yet, or no more (then `ended` is set)."""
+        """(records, url) of the next page, or None if it has not arrived within `timeout` seconds or if `ended` is set now."""
         if self.ended:
             return None
         self._waited = self._waited or time.monotonic()
         try:
             found: Page | BaseException | None = self._arrived.get(timeout=timeout) if timeout else self._arrived.get_nowait()
         except queue.Empty:
-            if time.monotonic() - self._waited < self._patience:
+            if time.monotonic() - self._waited < self._timeout:
                 return None
-            found = SourceOSError(f"no page came within {self._patience:.0f} s from {self._api.where}")
+            found = SourceOSError(f"read timed out: no page for {self._timeout:.0f} s from {self._api.where}")
         self._waited = None
         if found is None or isinstance(found, BaseException):
             self.ended, self.error = True, found
@@ -85,19 +85,19 @@ class Pages:
     def stop(self) -> None:
         self._api.stop()
         self._used.ring()
-        self._arrived.put(None)  # wakes who waits
+        self._arrived.put(None)  # wakes a thread in `get`
 
     def _run(self) -> None:
         error: BaseException | None = None
         try:
             for page in self._random() if self._config.source.random_sampling else self._rest():
-                if not self._api.stopped:  # else it may be one that is not the next
+                if not self._api.stopped:  # After a stop, pages before this one may be missing.
                     self._arrived.put(page)
-                    self._used.wait(-1)  # one page is fetched while the one before is used, not more
+                    self._used.wait(-1)  # No more than one page is requested ahead of the page in use.
                 if self._api.stopped:
                     break
         except SourceError as problem:
-            problem.__context__ = None  # this and the traceback would keep an answer alive, and its connection open
+            problem.__context__ = None  # The context and the traceback would keep a response alive, and its connection open.
             error = problem.with_traceback(None)
         except BaseException as problem:
             error = problem
@@ -106,10 +106,8 @@ class Pages:
     # ---- in order ----
 
     def _rest(self) -> Iterator[Page]:
-        """What was not handed out: of the records before the id `last` those that were missing, then all behind it.
-
-        Where the second walk begins, the first one ends: records that were deleted, `last` among them, are not waited for.
-        """
+        """The pages of all records that were not handed out: first the missing ones up to the id `last`, then all records after it. The
+        walk for the missing records ends where the other one begins, so that it does not look for records that were deleted."""
         resume = self._config.resume or BEGINNING
         behind, missing = self._walk(resume["last"]), set(resume["missing"])
         if missing:
@@ -125,7 +123,7 @@ class Pages:
         yield from behind
 
     def _walk(self, cursor: str | None) -> Iterator[Page]:
-        """All pages behind an id; None: from the first."""
+        """All pages after the id `cursor`, or from the first page on if it is None."""
         url, number = f"{self._api.base}images/", 0
         params: Params | None = [*self._params, ("cursor", cursor)] if cursor is not None else self._params
         visited, fingerprints = {_digest(cursor or url)}, set()
@@ -144,7 +142,7 @@ class Pages:
                 fingerprints.add(fingerprint)
                 yield records, page_url
             if not records or following is None:
-                # Only an empty page is the end; but a search that ran out of time gives one too, so it is asked for once more.
+                # The server also returns an empty page if its search times out, so one that comes too early is requested once more.
                 lacking = self._lacking(walked)
                 if records or again or not lacking:
                     return self._conclude(walked, lacking)
@@ -157,7 +155,7 @@ class Pages:
             visited.add(place)
 
     def _lacking(self, walked: int) -> int:
-        """How many records the server counts beyond those that came; 0 where it does not say, and on the rest of an epoch."""
+        """How many of the records that the server counts have not come; 0 if the server does not count, or if the walk was resumed."""
         counted = self._counted() if self._config.resume is None else None
         return 0 if counted is None else max(0, counted - walked)
 
@@ -169,19 +167,20 @@ class Pages:
             return None
 
     def _conclude(self, walked: int, lacking: int) -> None:
-        """A walk ends early without a word where the server's searches run out of time; it also lacks what was added meanwhile."""
+        """Raises or warns if records are lacking at the end. A walk ends early without an error if the server's searches time out, and
+        it also lacks records that were added meanwhile."""
         if not lacking:
             return
         text = f"the pages ended after {walked} of the {walked + lacking} records that the server counts; from {self._api.where}"
-        if lacking > (walked + lacking) * LACKING_MOST:
+        if lacking > (walked + lacking) * MAX_LACKING:
             raise SourceOSError(text)
         log.warning("%s", text)
 
     def _follow(self, following: str, page_url: str, number: int) -> str:
-        """Where `next` leads: always to where the key may go.
+        """The url of the next page, always on the host to which the key may be sent.
 
-        A server behind a proxy names itself as it was asked, which may be by another host, scheme, port or folder. So of such a url
-        the query alone counts, which is what says where the walk goes on; the rest is that of this page.
+        A server behind a proxy may see another host, scheme, port or path than this client uses, and so name a `next` that this client
+        cannot reach. Only the query of such a url is used, which says where the walk goes on; the rest is taken from this page's url.
         """
         try:
             url = urljoin(page_url, following)
@@ -207,10 +206,10 @@ class Pages:
     # ---- at random ----
 
     def _random(self) -> Iterator[Page]:
-        """Draws again and again until that brings nothing new."""
+        """Draws again and again until draws bring no new images."""
         known, barren, repeated, empty, number = set[str](), 0, 0, 0, 0
         draws, rng_state = Draws(self._config.source.page_size, self._counted()), random.Random()
-        while (barren < MAX_EMPTY_DRAWS or repeated < KNOWN) and empty < EMPTY:
+        while (barren < MAX_EMPTY_DRAWS or repeated < MIN_KNOWN) and empty < MAX_NO_RESULT:
             number += 1
             answer = self._ask(f"{self._api.base}images/random/", [*self._params, *draws.parameters()], number)
             if answer is None:
@@ -223,23 +222,23 @@ class Pages:
                 if (name := _identity(record)) not in known:
                     fresh[name] = record
             known |= fresh.keys()
-            # The server draws for each stream alike: whose an image is, its id says.
+            # The server draws from all images for every stream, so a hash of the id decides which stream takes an image.
             mine = [record for name, record in fresh.items() if zlib.crc32(name.encode()) % self._config.streams == self._config.stream]
-            rng_state.shuffle(mine)  # they came in the order of ids, and a limit may cut them off
+            rng_state.shuffle(mine)  # They are in the order of ids, and the config's limit may cut them off.
             if mine:
                 yield mine, answer[2]
             empty = 0 if answer[0] or whole else empty + 1
             barren = 0 if fresh else barren + (not empty)
-            repeated = 0 if fresh else repeated + max(len(answer[0]), KNOWN // MAX_EMPTY_DRAWS if whole else 0)
+            repeated = 0 if fresh else repeated + max(len(answer[0]), MIN_KNOWN // MAX_EMPTY_DRAWS if whole else 0)
 
 
 def _cursor(url: str) -> str:
-    """The id that a page begins behind, "" where the url does not say it."""
+    """The id after which a page begins, or "" if the url has no cursor."""
     return "".join(parse_qs(url.partition("?")[2]).get("cursor", [])[:1])
 
 
 def _digest(place: str) -> bytes:
-    """What is remembered of a cursor or url: a walk may have millions of them."""
+    """A short hash of a cursor or url, since a walk may have to remember millions of them."""
     return hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -247,4 +246,4 @@ def _identity(record: Any) -> str:
     try:
         return identity(record)
     except BadRecord:
-        return ""  # the first of them is reported, the others are not told from it
+        return ""  # All records without a valid id look the same; the first one is reported.

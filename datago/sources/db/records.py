@@ -1,4 +1,4 @@
-"""One record of a page: what the server says of a sample, checked; and the sample while its downloads are under way."""
+"""One record of a page: checks what the server says of a sample, and holds the sample during its downloads."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,16 +12,16 @@ LONGEST_NAME = 4096  # characters of an id, a source, the type of a latent; the 
 
 
 class BadRecord(ValueError):
-    """A record that no sample can be made of; the text says why."""
+    """A record is invalid, so that no sample can be made of it; the text says why."""
 
 
 class Record:
     """A sample that waits for its downloads.
 
     Attributes:
-        parts: list of (role, name, url), with the roles of an Entry and "latent".
-        missing: how many of them have not come yet.
-        position: that of the Entry or Failure.
+        parts: a list of (role, name, url) of all downloads, with the roles of an Entry and "latent".
+        missing: how many of the downloads have not ended yet.
+        position: the position that the Entry or Failure will have.
     """
 
     __slots__ = ("id", "source", "fields", "parts", "bodies", "missing", "failure", "position")
@@ -44,7 +44,7 @@ class Record:
         self.position = -1
 
     def put(self, index: int, body: Any, error: tuple[str, str] | None) -> bool:
-        """Part `index` has come, or failed with (reason, text). Returns True if it was the last."""
+        """Records that download `index` has ended, with `body` or with `error`: (reason, text). Returns True if it was the last one."""
         role, name, _ = self.parts[index]
         self.bodies[index] = body
         self.missing -= 1
@@ -53,7 +53,7 @@ class Record:
         return self.missing == 0
 
     def finish(self) -> Entry | Failure:
-        """The Entry, or the Failure if one part has failed: half a sample is none."""
+        """The Entry, or a Failure if a download has failed, since incomplete samples are not delivered."""
         found = self._entry() if self.failure is None else Failure(f"{self.source}:{self.id}", *self.failure)
         found.position = self.position
         return found
@@ -76,15 +76,16 @@ def identity(record: Any) -> str:
 
 
 def _name(record: dict[str, Any], key: str) -> str:
-    """A string, or a number as one; "" if it is null or missing. What cannot be encoded would have no name in errors."""
+    """A string or number as a string; "" if it is null or missing. Raises BadRecord for other types, and for strings that UTF-8 cannot
+    encode, because errors could not name them."""
     value = record.get(key)
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRecord(f"{key}: got {type(value).__name__}, wanted a string")
     text = str(value)
-    if len(text) > LONGEST_NAME:
-        raise BadRecord(f"{key}: longer than {LONGEST_NAME} characters")
+    if len(text) > MAX_NAME:
+        raise BadRecord(f"{key}: longer than {MAX_NAME} characters")
     if not text.isascii():
         try:
             text.encode()
@@ -94,7 +95,7 @@ def _name(record: dict[str, Any], key: str) -> str:
 
 
 def _typed(record: dict[str, Any], key: str, kind: type) -> Any:
-    """The value if it is of that type, None if it is null or missing."""
+    """The value of `key`, which must be of type `kind`, or None if it is null or missing."""
     value = record.get(key)
     if value is not None and not isinstance(value, kind):
         raise BadRecord(f"{key}: got {type(value).__name__}, wanted {kind.__name__} or null")
@@ -123,11 +124,11 @@ def _embedding(record: dict[str, Any]) -> list[float]:
     try:
         return [float(number) for number in vector]
     except (TypeError, ValueError, OverflowError):
-        raise BadRecord("coca_embedding: its vector is not made of numbers") from None
+        raise BadRecord("coca_embedding: vector is not a list of numbers") from None
 
 
 def _parts(record: dict[str, Any], page_url: str) -> Iterator[tuple[str, str, str]]:
-    """(role, name, url) of everything to download: the image first, as it decides the bucket of the others."""
+    """Yields (role, name, url) of everything to download, the main image first, since its size decides the bucket of the other images."""
     url = _typed(record, "image_direct_url", str)
     if url:
         yield "image", "image", _absolute(url, page_url)
@@ -138,7 +139,7 @@ def _parts(record: dict[str, Any], page_url: str) -> Iterator[tuple[str, str, st
         if not isinstance(name, str) or not isinstance(is_mask, bool) or not isinstance(url, str) or not url:
             raise BadRecord(f"latents: {name!r:.80} lacks one of latent_type, file_direct_url and is_mask")
         _name(latent, "latent_type")
-        # Masks first: a mask may have "image" in its name.
+        # is_mask is checked first, because a mask may have "image" in its name.
         role = "mask" if is_mask else "additional" if "image" in name and "latent_" not in name else "latent"
         yield role, name, _absolute(url, page_url)
 

@@ -20,17 +20,17 @@ from datago.sources.settings import PassSettings
 
 log = logging.getLogger("datago.source")
 
-PAGE_MARGIN_S = 30  # seconds, besides its time-out, that each attempt at a page may take before the page is given up
-PAGE_CHECK = 0.01  # seconds between two looks for a page that is late, while downloads are on their way
+PAGE_MARGIN_S = 30  # seconds beyond its timeout that each attempt at a page may take before the page is given up
+PAGE_CHECK_S = 0.01  # seconds between two checks for a page that has not arrived, while downloads are under way
 NO_ORDER = "random_sampling: the server draws at random; such a pass has no order that can be resumed"
 
-ANSWER, ANSWER_RECORD = 1 << 26, 1 << 16  # bytes that a page may have, inflated, and more for each of its records
+MAX_PAGE_BYTES, MAX_RECORD_BYTES = 1 << 26, 1 << 16  # A page may have so many bytes, inflated, and so many more for each of its records.
 
 
 def parameters(config: PassSettings[DbSettings]) -> list[tuple[str, Any]]:
-    """The query of a walk: a list of (name, value), as dataroom's API has them."""
+    """The query of a walk, as a list of (name, value) pairs of the dataroom API."""
     source = config.source
-    # What is asked for by has_masks comes along, whatever else is wanted.
+    # Masks that has_masks names are always downloaded.
     names = [*(source.return_latents or source.has_latents).split(","), *source.has_masks.split(",")]
     latents = ",".join(dict.fromkeys(filter(None, names)))
     fields = ["id", "source", "attributes", "tags"]
@@ -40,24 +40,25 @@ def parameters(config: PassSettings[DbSettings]) -> list[tuple[str, Any]]:
     fields += ["duplicate_state"] if source.duplicate_state != -1 else []
     params = [("fields", ",".join(fields)), ("page_size", source.page_size), *filters.parameters(source)]
     params += [("return_latents", latents)] if latents else []
-    if config.streams > 1 and not source.random_sampling:  # where images are drawn, the server has no partitions
+    if config.streams > 1 and not source.random_sampling:  # The server has no partitions for random draws.
         params += [("partitions_count", config.streams), ("partition", config.stream)]
     return params
 
 
 def open_api(source: DbSettings) -> Api:
-    """The Api that a source_config, or else the environment, names. Raises SourceValueError: neither does, or it cannot be used."""
+    """The Api with the url and key of the source_config, or else of the environment. Raises SourceValueError if one is missing or
+    invalid."""
     url = source.api_url or os.environ.get("DATAROOM_API_URL", "")
     key = source.api_key or os.environ.get("DATAROOM_API_KEY", "")
     for name, value in (("api_url", url), ("api_key", key)):
         if not value.strip():
             raise SourceValueError(f"{name} missing: set source_config.{name} or DATAROOM_{name.upper()}")
-    most = ANSWER + ANSWER_RECORD * source.page_size
-    return Api(url.strip(), key, source.user_agent, source.page_timeout, environment.attempts(), most)
+    max_bytes = MAX_PAGE_BYTES + MAX_RECORD_BYTES * source.page_size
+    return Api(url.strip(), key, source.user_agent, source.page_timeout, environment.attempts(), max_bytes)
 
 
 def count(config: PassSettings[DbSettings]) -> int | None:
-    """How many records the server counts for what a stream asks for, images of them or not."""
+    """How many records the server counts for a stream's query, including records without images."""
     api = open_api(config.source)
     try:
         return ask_count(api, parameters(config))
@@ -66,37 +67,37 @@ def count(config: PassSettings[DbSettings]) -> int | None:
 
 
 class DbSource:
-    """Yields the samples of a dataroom server, in the order in which their downloads are done, or of their ids if `ordered`.
+    """Yields the samples of a dataroom server, in the order in which their downloads are complete, or in the server's order if `ordered`.
 
-    A record that is not what it should be, and a sample one of whose downloads failed for good, is one Failure; a page
-    that does not come, or is not what it should be, ends the source with a SourceError, behind the samples of the pages
-    before; so does a walk that ends with far fewer records than the server counts. An id that this page or the one before had
-    is passed over and counted. Stream s of n reads the server's partition s of n; how many it offers (48, say), it says itself when
-    asked for more. With `random_sampling` ids decide about streams, and there is no order that could be resumed.
+    An invalid record, or a sample with a download that failed for good, becomes one Failure. A page that cannot be read or is invalid
+    ends the source with a SourceError, after the samples of the pages before it; so does a walk that ends with far fewer records than
+    the server counts. A record whose id was already on this page or the page before is skipped and counted. Stream s of n reads the
+    server's partition s of n; if the server does not offer that many partitions, its error says how many it does. With
+    `random_sampling` ids decide which stream takes an image, and there is no order that could be resumed.
     """
 
-    work_ahead = 64  # these hold encoded images: as many as two cores decode while the feeder waits for its turn
+    work_ahead = 64  # Entries hold encoded images: these are as many as two cores decode while the feeder is descheduled.
 
     def __init__(self, config: PassSettings[DbSettings]) -> None:
         self._config, self._window = config, Window(config.progress, config.resume)
         self._fetcher: Fetcher | None = None
         self._pages: Pages | None = None
         self._stopped = False
-        self._capacity = 4 * config.source.max_connections  # urls in the fetcher: none of its connections waits for us
-        self._records: deque[tuple[int, Any]] = deque()  # of this page
-        self._jobs: deque[tuple[Any, str]] = deque()  # urls that had no room in the fetcher yet
+        self._capacity = 4 * config.source.max_connections  # urls in the fetcher, enough to keep all its connections busy
+        self._records: deque[tuple[int, Any]] = deque()  # the records of this page that were not parsed yet, with their numbers
+        self._jobs: deque[tuple[Any, str]] = deque()  # urls for which the fetcher had no room yet
         self._page_url, self._page_number = "", 0
         self._downloading = 0  # urls in the fetcher
-        self._inside, self._most = 0, min(self._capacity, config.limit)  # samples let in that have not left; at most
-        self._held: dict[int, Entry | Failure] = {}  # position -> what is done before its turn
-        self._turn = 0  # the position whose turn it is
-        self._ids, self._last_ids = set[str](), set[str]()  # of this page and of the one before
+        self._inside, self._max_inside = 0, min(self._capacity, config.limit)  # samples that were admitted and have not left yet
+        self._held: dict[int, Entry | Failure] = {}  # by position: entries that are complete before those in front of them
+        self._next_position = 0  # of the entry that leaves next, if `ordered`
+        self._ids, self._last_ids = set[str](), set[str]()  # the ids on this page and on the page before
         self.target: int | None = None
         self.base = 0
         self.skipped: dict[str, int] = {}
 
     def state(self) -> dict[str, Any] | None:
-        """Where this stream is, see Window.state. Raises SourceValueError with `random_sampling`."""
+        """See Window.state. Raises SourceValueError with `random_sampling`."""
         if self._config.source.random_sampling:
             raise SourceValueError(NO_ORDER)
         return self._window.state()
@@ -109,8 +110,8 @@ class DbSource:
         if config.source.random_sampling and config.resume:
             raise SourceValueError(NO_ORDER)
         api = open_api(config.source)
-        patience = environment.attempts() * (config.source.page_timeout + PAGE_MARGIN_S)
-        self._pages = Pages(api, config, parameters(config), patience)
+        timeout = environment.attempts() * (config.source.page_timeout + PAGE_MARGIN_S)
+        self._pages = Pages(api, config, parameters(config), timeout)
 
     def stop(self) -> None:
         self._stopped = True
@@ -122,12 +123,12 @@ class DbSource:
 
     @property
     def _opened(self) -> Pages:
-        assert self._pages is not None  # `open` came before
+        assert self._pages is not None  # `open` was called before.
         return self._pages
 
     @property
     def _fetching(self) -> Fetcher:
-        """The fetcher while `batches` runs. No frame keeps it: an error's traceback would."""
+        """The fetcher, while `batches` runs. It is not kept in a local variable, because an error's traceback would keep it alive."""
         assert self._fetcher is not None
         return self._fetcher
 
@@ -145,13 +146,13 @@ class DbSource:
         finally:
             pages.stop()
             self._fetching.close()
-            self._fetcher = None  # an error on its way keeps the rest of us alive
+            self._fetcher = None  # The traceback of an error may keep this source alive, and the fetcher with it.
 
     def _samples(self, pages: Pages) -> Iterator[Sequence[Entry | Failure]]:
         while not self._stopped:
             done = self._admit()
             if self._downloading:
-                arrived = self._fetching.take(0 if done else PAGE_CHECK if self._wants_page() else 3600)
+                arrived = self._fetching.take(0 if done else PAGE_CHECK_S if self._wants_page() else 3600)
                 if arrived is None:
                     return  # closed by stop()
                 done += self._arrived(arrived)
@@ -165,22 +166,22 @@ class DbSource:
             pages.error = self._add_context(pages.error)
         raise_kept(pages, "error")
         if self._page_number == 0 and not self._stopped and not self._config.resume:
-            log.warning("no image in the database is what the config asks for")
+            log.warning("no image in the database matches the config's filters")
 
     def _add_context(self, error: BaseException) -> BaseException:
         world_size, streams = self._config.world_size, self._config.streams
         if streams > 1 and isinstance(error, SourceValueError) and "partition" in str(error):
             workers = f" with {streams // world_size} workers each" if streams > world_size else ""
-            return SourceValueError(f"world_size {world_size}{workers}: the server has no such number of partitions: {error}")
+            return SourceValueError(f"world_size {world_size}{workers}: the server does not offer {streams} partitions: {error}")
         return error
 
     def _wants_page(self) -> bool:
         return not self._records and not self._opened.ended
 
     def _admit(self) -> list[Entry | Failure]:
-        """Lets samples in as there is room, and sends for what they need. Returns what is ready without that."""
+        """Admits samples as long as there is room, and starts their downloads. Returns entries that need no download."""
         done: list[Entry | Failure] = []
-        while self._downloading + len(self._jobs) < self._capacity and self._inside < self._most:
+        while self._downloading + len(self._jobs) < self._capacity and self._inside < self._max_inside:
             if not self._records and not self._next_page(0):
                 break
             found = self._parse_record(*self._records.popleft())
@@ -199,18 +200,18 @@ class DbSource:
         return self._leaving(done)
 
     def _leaving(self, done: list[Entry | Failure]) -> list[Entry | Failure]:
-        """What may leave now that these are done: if `ordered`, nothing before its turn."""
+        """The entries that may leave now that `done` are complete. If `ordered`, an entry waits for those in front of it."""
         if self._config.ordered:
             self._held.update((entry.position, entry) for entry in done)
             done = []
-            while self._turn in self._held:
-                done.append(self._held.pop(self._turn))
-                self._turn += 1
+            while self._next_position in self._held:
+                done.append(self._held.pop(self._next_position))
+                self._next_position += 1
         self._inside -= len(done)
         return done
 
     def _next_page(self, timeout: float) -> bool:
-        """Takes the next page if it is there within `timeout` seconds."""
+        """Takes the next page if it arrives within `timeout` seconds. Returns whether it has records."""
         page = self._opened.get(timeout)
         if page is None:
             return False
@@ -221,7 +222,7 @@ class DbSource:
         return bool(records)
 
     def _parse_record(self, number: int, record: Any) -> Record | Failure | None:
-        """The Record, a Failure, or None for one that is passed over."""
+        """The Record, a Failure if it is invalid, or None if it is skipped."""
         name: str | None = None
         found: Record | Failure
         try:

@@ -1,4 +1,4 @@
-"""The database source: paged records, whose images are downloaded."""
+"""What the registry knows of the database source: its keys, the form of its state, and what the command line says of it."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -33,17 +33,17 @@ class DbType(SourceType[DbSettings]):
     settings = DbSettings
     other_words = frozenset(("database", "dataroom", "http", "api"))
     state = STATE
-    skips = MappingProxyType({"repeated id": "A record whose id was on this page before, or on the one before."})
+    skips = MappingProxyType({"repeated id": "A record whose id was already on this page or on the page before."})
     own_order = "as the server draws them at random"
 
     def check(self, config: "Settings[DbSettings]") -> DbSettings:
         shuffled = config.source_config.random_sampling
         if config.seed is not None and shuffled:
-            raise ValueError(f"seed: got {config.seed}, wanted none with random_sampling: the server draws, and takes no seed")
+            raise ValueError(f"seed: got {config.seed}, wanted none with random_sampling: the server draws at random, and takes no seed")
         if config.ordered and shuffled:
-            raise ValueError("ordered: got True, wanted false with random_sampling: the server draws, and there is no order")
+            raise ValueError("ordered: got True, wanted false with random_sampling: the server draws at random, without an order")
         if config.uneven != "keep":
-            raise ValueError(f"uneven: got {config.uneven!r}, wanted 'keep': how many samples a rank has, the server does not say")
+            raise ValueError(f"uneven: got {config.uneven!r}, wanted 'keep': the server does not say how many samples a rank has")
         source = config.source_config
         return replace(source, **filters.settled(source), return_latents=filters.names(source.return_latents))
 
@@ -60,10 +60,11 @@ class DbType(SourceType[DbSettings]):
         super().check_state(state)
         source = state["source"]
         if source["last"] is None:
-            require(source["after"] is None and not source["missing"], "source.last", None, "an id, as there are some before it")
+            good = source["after"] is None and not source["missing"]
+            require(good, "source.last", None, "an id, as source.after or source.missing has ids")
 
     def selection(self, config: "Settings[DbSettings]") -> dict[str, Any]:
-        """The filters that are set: a walk over other records cannot be told from this one by what comes."""
+        """The filters that are set. They belong to the state because a source cannot tell from the records alone that they changed."""
         return filters.chosen(config.source_config)
 
     def describe(self, config: "Settings[DbSettings]") -> list[str]:
@@ -90,7 +91,7 @@ class DbType(SourceType[DbSettings]):
             return db.count(settings(rank, of))
 
         total = ask(0, 1)
-        if config.source_config.random_sampling:  # there are no partitions: the ids decide, and only a walk would tell
+        if config.source_config.random_sampling:  # Ids decide which rank takes an image, so only a walk would tell.
             return Survey({"samples": total}, [{"samples": total if world_size == 1 else None} for _ in ranks])
         return Survey({"samples": total}, [{"samples": ask(rank, world_size) if world_size > 1 else total} for rank in ranks])
 

@@ -1,4 +1,4 @@
-"""How far a walk over records has come: which of them were handed out, told by their ids."""
+"""Keeps track of which records of a walk were handed out, by their ids, so that the walk can be resumed."""
 
 from typing import Any
 
@@ -8,35 +8,35 @@ from datago.threads import new_lock
 
 BEGINNING: dict[str, Any] = {"last": None, "after": None, "missing": []}
 Place = tuple[str | None, str | None, str | None]
-SLACK = 1024  # records that may come in before those are forgotten that nothing needs any more
+SLACK = 1024  # records that may be added before records that are not needed any more are dropped
 
 
 class Window:
-    """The records between the first that was not handed out and the last that was.
+    """The records between the first one that was not handed out and the last one that was.
 
-    Each gets a number as it comes in, from 0 in every pass. Ids are never compared but for being the same: which of two comes
-    first, the server knows.
+    Each record gets a number when it is added, from 0 in every pass. Ids are compared only for equality, because only the server knows
+    their order.
 
     Args:
-        progress: the numbers that were handed out.
-        resume: what `state` gave in an earlier pass; None: the walk begins at the beginning.
+        progress: the Progress in which the numbers that were handed out are marked.
+        resume: the result of `state` in an earlier pass, or None to begin at the first record.
     """
 
     def __init__(self, progress: Progress, resume: dict[str, Any] | None) -> None:
         start = resume or BEGINNING
-        # Handed out for sure, where the walk is resumed: a server may begin with it again.
+        # A record that was certainly handed out. When the walk is resumed, a server may begin with it again.
         self.known = None if start["last"] in start["missing"] else start["last"]
         self._progress, self._resume, self._after, self._last = progress, resume, start["after"], start["last"]
-        self._missing: dict[str, None] = dict.fromkeys(start["missing"])  # those that have not come yet, in the order in which they will
-        self._found = 0  # how many of them have come: these have the first numbers
-        # number: the id, an id somewhere before it, and `last` once it is the last one handed out
+        self._missing: dict[str, None] = dict.fromkeys(start["missing"])  # ids still expected, in the order in which they will come
+        self._found = 0  # how many of the missing records have come; these have the first numbers
+        # number -> (the record's id, an id somewhere before it, the value of `last` if this is the last record handed out)
         self._records: dict[int, Place] = {}
         self._count, self._reached, self._most = 0, self._last, SLACK
-        self._lock = new_lock()  # the walk goes on in one thread, another asks for the state
+        self._lock = new_lock()  # One thread walks, another one may call `state`.
 
     def add(self, identity: str | None) -> int:
-        """The number of the walk's next record. A record without a usable id (None) is known by where it is alone: it comes again
-        if the walk is resumed before it, and is taken for handed out if another behind it was."""
+        """Adds the walk's next record, and returns its number. A record without a usable id (None) is known only by its place: it comes
+        again if the walk is resumed before it, and counts as handed out if a later record was."""
         with self._lock:
             if identity in self._missing:
                 del self._missing[identity]
@@ -44,7 +44,7 @@ class Window:
                 before, self._after = self._after, identity
                 record: Place = identity, before, self._last
             else:
-                self._missing.clear()  # the walk is behind them: those that did not come are not there any more
+                self._missing.clear()  # The walk has passed the missing records; those that did not come do not exist any more.
                 before, self._reached = self._reached, identity or self._reached
                 record = identity, before, self._reached
             self._records[self._count] = record
@@ -54,8 +54,8 @@ class Window:
             return self._count - 1
 
     def state(self) -> dict[str, Any] | None:
-        """`last`: everything behind this id was not handed out (None: everything at all); `missing`: the ids before it that were
-        not either; `after`: an id before all of these. Their number is that of the records in flight at most."""
+        """A dict with `last`: no record after this id was handed out (None: no record at all); `missing`: the ids up to `last` that were
+        not handed out, at most as many as records are in flight; and `after`: an id before all of these."""
         with self._lock:
             done = self._progress.ranges()
             if not done:
@@ -68,7 +68,8 @@ class Window:
             return {"last": last, "after": after, "missing": [*missing, *self._missing]}
 
     def _forget(self) -> None:
-        """Keeps what was not handed out yet, and the last one that was: one slow download does not make this grow."""
+        """Drops all records except those that were not handed out, and the last one that was. So one slow download does not make the
+        window grow."""
         done = self._progress.ranges()
         last = [done[-1][1] - 1] if done else []
         left = [number for begin, behind in gaps(done, self._count) for number in range(begin, behind)]

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""Tar members out of a byte stream, in blocks of any size.
+"""Reads the members of a tar archive from a byte stream that comes in blocks of any size.
 
-    block ──► tar_walk (nogil): headers → a batch of what was found ──► take (GIL): select, Member objects ──► list
+    block ──► tar_walk (nogil): headers → a batch of found members ──► _take (GIL): select, Member objects ──► list
 
-What lies whole in a block is not copied: the member points into the block and keeps it alive. What a block's end cuts
-is gathered in memory that grows with what arrives, never with what a header claims. The reader knows v7, ustar, GNU and
-pax archives (where they leave room, _tar_walk.pyx says what is done); nothing of compression (the error names it),
-keys, samples or images.
+A member that lies whole in a block is not copied: it points into the block and keeps the block alive. A member that the end of a
+block cuts is gathered in memory that grows with the bytes that arrive, not with the size that its header claims. The reader knows
+v7, ustar, GNU and pax archives (_tar_walk.pyx says how it decides where these differ). It does not decompress (its error names the
+compression), and knows nothing of keys, samples or images.
 """
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -15,8 +15,8 @@ from cpython.mem cimport PyMem_RawFree
 from libc.stdint cimport int64_t, uint8_t
 
 from datago.sources.webdataset._tar_walk cimport (
-    BAD_CHECKSUM, BAD_META, BAD_SIZE, BLOCK, CUT, ENDED, EXTENSIONS, FINE, GATHER, HUGE_META, HUGE_SIZE, LOOSE_META,
-    META, META_MOST, NEGATIVE_SIZE, NO_MEMORY, NOT_TAR, SIZE_MOST, UNSELECTED, Found, Pile, Tar, tar_drop, tar_free,
+    BAD_CHECKSUM, BAD_META, BAD_SIZE, BLOCK, CUT, ENDED, EXTENSIONS, FINE, GATHER, HUGE_META, HUGE_SIZE, DANGLING_META,
+    MAX_SIZE, META, MAX_META, NEGATIVE_SIZE, NO_MEMORY, NOT_TAR, UNSELECTED, Buffer, Found, Tar, tar_drop, tar_free,
     tar_gather, tar_new, tar_walk,
 )
 
@@ -24,20 +24,20 @@ cdef extern from *:
     int enter "__sync_lock_test_and_set" (int *, int) noexcept nogil
     void leave "__sync_lock_release" (int *) noexcept nogil
 
-# in the order of the enum in _tar_walk.pxd
+# The names are in the order of the enum in _tar_walk.pxd.
 KIND_NAMES = ("directory", "symlink", "link", "sparse", "device", "fifo", "other", "unselected")
 
 FAULT_TEXTS = {
     BAD_CHECKSUM: "damaged header at offset {}: wrong checksum",
     BAD_SIZE: "damaged header at offset {}: the size is not a number",
     NEGATIVE_SIZE: "damaged header at offset {}: the size is negative",
-    HUGE_SIZE: "damaged header at offset {}: the size is absurd",
+    HUGE_SIZE: "damaged header at offset {}: the size is too large",
     BAD_META: "damaged extended header at offset {}",
-    HUGE_META: f"damaged extended header at offset {{}}: longer than {META_MOST} bytes",
-    LOOSE_META: "damaged: the archive ends after the extended header at offset {}, without its member",
+    HUGE_META: f"damaged extended header at offset {{}}: longer than {MAX_META} bytes",
+    DANGLING_META: "damaged: the archive ends after the extended header at offset {}, without its member",
 }
 
-# how the files that are met in place of a tar begin
+# The first bytes of files that users have in place of a tar.
 MAGICS = (
     (b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"),
     (b"\x04\x22\x4d\x18", "lz4"), (b"\x1f\x9d", "compress (.Z)"), (b"PK\x03\x04", "zip"), (b"PK\x05\x06", "zip"),
@@ -57,7 +57,7 @@ class TarError(ValueError):
 
 @cython.final
 cdef class Memory:
-    """What members point into: a block as it was fed, or what was gathered of one member."""
+    """The memory that members point into: a block that was fed, or the gathered data of one member."""
 
     cdef Py_buffer view
     cdef void *own
@@ -68,16 +68,16 @@ cdef class Memory:
 
 
 @cython.final
-@cython.no_gc  # it refers to bytes and memory only, and there are millions of them
+@cython.no_gc  # There are millions of members, which refer to bytes and Memory only and so are in no reference cycle.
 @cython.freelist(256)
 cdef class Member:
     """A regular file of the archive. It is bytes-like itself: `bytes(member)` and `memoryview(member)` give its data.
 
     Attributes:
-        name: bytes, exactly as stored.
+        name: the name as bytes, exactly as stored.
         size: bytes of data.
-        offset: where in the stream the member begins, with the extended headers that belong to it: a reader made with
-            `TarReader(offset=member.offset)` and fed from there has this member first.
+        offset: the offset in the stream at which the member begins, with its extended headers: a reader that is made with
+            `TarReader(offset=member.offset)` and fed from there returns this member first.
     """
 
     cdef readonly bytes name
@@ -88,7 +88,7 @@ cdef class Member:
 
     @property
     def data(self):
-        """A read-only memoryview; no copy. It keeps the whole block alive if the member lay whole in one."""
+        """The data as a read-only memoryview without a copy. If the member lies whole in a block, this keeps the whole block alive."""
         return memoryview(self)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -98,16 +98,16 @@ cdef class Member:
         return self.size
 
     def __repr__(self):
-        return f"<Member {shown(self.name)}, {self.size} bytes, at {self.offset}>"
+        return f"<Member {quoted(self.name)}, {self.size} bytes, at {self.offset}>"
 
 
-cdef str shown(bytes name):
+cdef str quoted(bytes name):
     """A name for messages: quoted, printable, of bounded length."""
     return repr(name[:300].decode("utf-8", "backslashreplace"))
 
 
-cdef str likeness(bytes start):
-    """What bytes that are no tar look like."""
+cdef str describe_start(bytes start):
+    """What kind of file the first bytes of a stream that is no tar look like, for messages."""
     cdef bytes text = start.lstrip(b"\xef\xbb\xbf \t\r\n")[:64]
     for magic, kind in MAGICS:
         if start.startswith(magic) or (magic[:1] in b"<{[" and text.lower().startswith(magic)):
@@ -116,29 +116,27 @@ cdef str likeness(bytes start):
 
 
 cdef class TarReader:
-    """Reads one archive.
+    """Reads one archive. Only one thread at a time may use a reader.
 
     Args:
-        select: called as `select(name, size)` at the header of each regular file, in the archive's order; where it
-            gives a false value the data are passed over, neither gathered nor returned. What it raises goes to the
-            caller of `feed` and ends the reader. Default: all are wanted.
-        offset: where in the stream the first block begins, to resume at a member's `offset`. Global pax headers that
-            came earlier are not known then.
-
-    A reader is for one thread at a time.
+        select: called as `select(name, size)` at the header of each regular file, in the archive's order. If it returns a false
+            value, the member is skipped, and its data is not gathered. An exception that it raises reaches the caller of `feed`
+            and ends the reader. Without `select` all members are returned.
+        offset: the offset in the stream at which the first block begins, to resume at a member's `offset`. Global pax headers
+            before that offset are not known then.
     """
 
     cdef Tar *tar
     cdef object select
-    cdef tuple failure    # class and text of what every call raises from now on
-    cdef bytes name       # of the member that the end of a block cut last,
-    cdef int64_t cut_at   # and where its header stands
+    cdef tuple failure    # class and text of the exception that every call raises from now on
+    cdef bytes name       # the name of the last member that the end of a block cut,
+    cdef int64_t cut_at   # and the offset of that member's header
     cdef int busy
     cdef bint closed
     cdef readonly int64_t members
 
     def __cinit__(self, select=None, int64_t offset=0):
-        if not 0 <= offset <= SIZE_MOST:
+        if not 0 <= offset <= MAX_SIZE:
             raise ValueError(f"offset: got {offset}, wanted at least 0")
         self.tar = tar_new(offset)
         if self.tar == NULL:
@@ -150,13 +148,13 @@ cdef class TarReader:
         tar_free(self.tar)
 
     def feed(self, block) -> list:
-        """The members that this block completes, in order.
+        """The members that this block completes, as a list in the archive's order.
 
         Args:
-            block: bytes-like, of any size; not to be changed as long as a member that lies in it is alive.
+            block: bytes-like, of any size. It must not be changed as long as a member that lies in it is alive.
 
-        Raises TarError where the stream is no tar or damaged: at the next call, if this one has members to return. From
-        then on every call raises it.
+        Raises TarError if the stream is no tar or damaged. If there are members to return, they are returned first, and the next
+        call raises. Every later call raises the same error.
         """
         cdef list members = []
         cdef Memory memory
@@ -184,10 +182,10 @@ cdef class TarReader:
             leave(&self.busy)
 
     def skip(self, int64_t size):
-        """Says that the stream's next `size` bytes, of which there are at most `skippable`, were passed over unread.
+        """Tells the reader that the caller skips the stream's next `size` bytes, at most `skippable`, instead of feeding them.
 
-        They must be there: whoever seeks in a file looks at its length first, or the error of a truncated archive names
-        a byte that does not exist.
+        The bytes must exist: a caller that seeks in a file has to check the file's length first, because otherwise the error about
+        a truncated archive names an offset beyond the end.
         """
         self._begin()
         try:
@@ -199,7 +197,7 @@ cdef class TarReader:
             leave(&self.busy)
 
     def close(self):
-        """The stream has ended. Raises TarError if the archive has not, or was damaged before."""
+        """Tells the reader that the stream has ended. Raises TarError if the archive is incomplete or damaged."""
         self._begin()
         try:
             text = None if self.closed else self._unfinished()
@@ -212,17 +210,17 @@ cdef class TarReader:
 
     @property
     def offset(self):
-        """Bytes of the stream that were fed or skipped, up to the damage if there was any."""
+        """Bytes of the stream that were fed or skipped, up to the damage if there is any."""
         return self.tar.offset
 
     @property
     def skippable(self):
-        """How many of the next bytes nobody needs: `skip` instead of reading them, where that is possible."""
+        """How many of the next bytes are not needed: a caller that can seek calls `skip` instead of reading them."""
         return 0 if self.failure is not None else self.tar.skip
 
     @property
     def ended(self):
-        """Whether the end-of-archive marker was seen; nothing has to be fed any more."""
+        """Whether the end-of-archive marker was seen, so that nothing more has to be fed."""
         return self.tar.state == ENDED
 
     @property
@@ -232,12 +230,12 @@ cdef class TarReader:
 
     @property
     def lone_zero_blocks(self):
-        """Single zero blocks between members: harmless, but no writer means them."""
+        """The number of single zero blocks between members. They are harmless, but no writer should leave them."""
         return self.tar.lone_zero_blocks
 
     @property
     def trailing(self):
-        """Bytes after the end-of-archive marker from the first that is not zero: another archive, or garbage."""
+        """The number of bytes after the end-of-archive marker, from the first non-zero one on: another archive, or garbage."""
         return self.tar.trailing
 
     cdef int _begin(self) except -1:
@@ -249,11 +247,11 @@ cdef class TarReader:
         return 0
 
     cdef int _fail(self) except -1:
-        kind, text = self.failure  # a fresh exception: one that was kept would keep the frames of its traceback
+        kind, text = self.failure  # A stored exception would keep the frames of its traceback alive, so a new one is made.
         raise kind(text)
 
     cdef int _take(self, Memory block, list members) except -1:
-        """Turns the batch into members."""
+        """Makes Members of the batch that tar_walk has found, and appends them to `members`."""
         cdef Found *found
         cdef Tar *tar = self.tar
         cdef bint cut
@@ -291,7 +289,7 @@ cdef class TarReader:
         cdef Tar *tar = self.tar
         cdef size_t size = tar.gather.fill
         memory.own = tar.gather.data
-        tar.gather = Pile(NULL, 0, 0)
+        tar.gather = Buffer(NULL, 0, 0)
         self.members += 1
         return member_of(self.name, tar.found[0].offset, size, <const uint8_t *>memory.own, memory)
 
@@ -299,11 +297,11 @@ cdef class TarReader:
         if self.tar.fault == NO_MEMORY:
             return f"no memory for the member at offset {self.tar.fault_at}"
         if self.tar.fault == NOT_TAR:
-            return f"not a tar: {likeness(self.tar.header[:BLOCK])}"
+            return f"not a tar: {describe_start(self.tar.header[:BLOCK])}"
         return FAULT_TEXTS[self.tar.fault].format(self.tar.fault_at)
 
     cdef str _unfinished(self):
-        """What is missing where the stream ends; None if nothing is."""
+        """What is missing at the end of the stream, for messages; None if the archive is complete."""
         cdef Tar *tar = self.tar
         where = f"truncated at byte {tar.offset}"
         if tar.state == ENDED:
@@ -312,20 +310,20 @@ cdef class TarReader:
             return "not a tar: it is empty"
         started = <bytes>tar.header[:tar.header_fill]
         if started and tar.offset == len(started) and not b"ustar".startswith(started[257:262] or b"?"):
-            return f"not a tar: it is {tar.offset} bytes long, and {likeness(started)}"
+            return f"not a tar: it is {tar.offset} bytes long, and {describe_start(started)}"
         if started and tar.state == EXTENSIONS:
             return f"{where}: inside the sparse map of the member at {tar.member}"
         if started.strip(b"\0"):
             return f"{where}: inside the header at {tar.offset - len(started)}"
-        if tar.state == META or (tar.skip and tar.loose):
+        if tar.state == META or (tar.skip and tar.dangling):
             return f"{where}: inside the extended header at {tar.member}"
-        if tar.loose:
+        if tar.dangling:
             return f"{where}: after the extended header at {tar.member}, before its member"
         if tar.state == GATHER:
             held = f"{tar.gather.fill} of {tar.body} bytes"
-            return f"{where}: inside the member at {tar.member}, {shown(self.name)}, with {held}"
+            return f"{where}: inside the member at {tar.member}, {quoted(self.name)}, with {held}"
         if tar.skip > tar.padding or tar.state == EXTENSIONS:
-            name = f", {shown(self.name)}" if self.cut_at == tar.member else ""
+            name = f", {quoted(self.name)}" if self.cut_at == tar.member else ""
             return f"{where}: inside the member at {tar.member}{name}"
         if tar.skip:
             return f"{where}: in the padding after the member at {tar.member}"
@@ -337,5 +335,5 @@ cdef class TarReader:
 cdef Member member_of(bytes name, int64_t offset, Py_ssize_t size, const uint8_t *start, Memory memory):
     cdef Member member = Member.__new__(Member)
     member.name, member.offset, member.size, member.memory = name, offset, size, memory
-    member.start = start if size else <const uint8_t *>b""  # nothing keeps the block of an empty member
+    member.start = start if size else <const uint8_t *>b""  # An empty member does not keep its block alive.
     return member

@@ -1,31 +1,31 @@
-# A tar archive in blocks of any size, walked without the GIL and without a Python object: what _tar.pyx puts a face on.
+# Walks a tar archive that comes in blocks of any size, without the GIL and without Python objects; _tar.pyx is its Python API.
 #
-# The caller sets `next` and `end` to a block and calls tar_walk until it is False; after each call it takes the members
-# found and sets `count` and `names.fill` back to 0. If it is True with the state CUT, the last one found reaches past
-# the block: tar_gather or tar_drop says what becomes of its data.
+# The caller sets `next` and `end` to a block and calls tar_walk until it returns False. After each call the caller takes the
+# members in `found` and sets `count` and `names.fill` back to 0. If tar_walk returns True and `state` is CUT, the last member in
+# `found` reaches past the block: the caller then calls tar_gather to collect its data, or tar_drop to skip it.
 from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from *:
     """
     #include <stdint.h>
-    #define SIZE_MOST ((int64_t)1 << 60)
+    #define MAX_SIZE ((int64_t)1 << 60)
     """
-    const int64_t SIZE_MOST  # larger sizes are refused, so that no sum of sizes and offsets overflows
+    const int64_t MAX_SIZE  # Larger sizes are refused, so that no sum of sizes and offsets overflows.
 
 cdef enum:
-    BLOCK = 512              # all tar is made of
-    BATCH = 1024             # members found between two looks at Python: 40 kB, and the GIL is taken once
-    NAMES_FULL = 1 << 16     # a batch ends here too: names are as long as an archive wants
-    META_MOST = 1 << 20      # bytes of a pax header or long name; real ones have a few hundred
-    GLOBAL_PATH_MOST = 4096  # a path for all members is odd enough; a long one would multiply the memory for names
-    AT_ONCE = 1 << 20        # a cut member up to this size gets its memory in one piece
+    BLOCK = 512              # bytes of a header; data is padded to a multiple of it
+    BATCH = 1024             # members that one call of tar_walk finds at most: 40 kB, for which the GIL is taken once
+    NAMES_FULL = 1 << 16     # bytes of names that end a batch too, since an archive's names may be long
+    MAX_META = 1 << 20       # bytes of a pax header or long name; real ones have a few hundred
+    MAX_GLOBAL_PATH = 4096   # bytes of a path for all members; a longer one would multiply the memory for names
+    AT_ONCE = 1 << 20        # bytes up to which a cut member gets its memory in one allocation
 
 cdef enum State:
     HEADERS     # the next block is a header
     EXTENSIONS  # the next block continues the map of a sparse file
     META        # inside a pax header or a long name
-    CUT         # a member reaches past the block; the caller has to say whether it is wanted
-    GATHER      # inside that member, wanted
+    CUT         # a member reaches past the block, and the caller has to call tar_gather or tar_drop
+    GATHER      # inside a cut member, whose data is collected in `gather`
     ENDED       # two zero blocks were seen
 
 cdef enum:      # why an entry is not a member
@@ -39,7 +39,7 @@ cdef enum:      # why an entry is not a member
     UNSELECTED
     KINDS
 
-cdef enum TransferError:
+cdef enum TarFault:
     FINE
     NO_MEMORY
     NOT_TAR
@@ -49,14 +49,14 @@ cdef enum TransferError:
     HUGE_SIZE
     BAD_META
     HUGE_META
-    LOOSE_META
+    DANGLING_META
 
-cdef struct Pile:       # bytes that grow
+cdef struct Buffer:     # bytes in memory that grows
     uint8_t *data
     size_t fill, capacity
 
-cdef struct Override:   # what pax headers and long names put in place of header fields
-    Pile path
+cdef struct Override:   # values from pax headers and long names, which replace header fields
+    Buffer path
     bint has_path, has_size, sparse
     int64_t size
 
@@ -66,25 +66,25 @@ cdef struct Found:      # a member, or the beginning of a cut one
     const uint8_t *data       # in the block; NULL if the member is cut, or gathered from earlier blocks
 
 cdef struct Tar:
-    const uint8_t *next   # what is left of the block
+    const uint8_t *next   # the rest of the block, up to `end`
     const uint8_t *end
     int64_t offset        # of `next` in the stream
-    int64_t skip          # bytes to pass over before `state` goes on; the last `padding` of them fill up a tar block
+    int64_t skip          # bytes to skip before anything else; the last `padding` of them fill up a tar block
     int64_t padding
     State state
-    TransferError fault
+    TarFault fault
     int64_t fault_at
-    uint8_t header[BLOCK]  # a header that comes in pieces; the first bytes of what is not a tar
+    uint8_t header[BLOCK]  # a header that is split between blocks, or the first bytes of a stream that is not a tar
     size_t header_fill
     int zeros             # zero blocks just before `next`
-    int64_t first         # offset of the member at hand, its extended headers included; -1 between members
-    bint loose            # an extended header waits for its member
+    int64_t first         # offset of the current member, its extended headers included; -1 between members
+    bint dangling         # an extended header was read, but not yet the member that it belongs to
     int64_t member        # offset of the header of the last member
-    int64_t doubt         # data that member may have if no header follows
+    int64_t uncertain     # bytes of data that the last member has if they are not followed by a header at once
     int64_t body          # size of what META and GATHER collect, or of the data after EXTENSIONS
     uint8_t meta_kind
-    Pile meta, gather, names
-    Override local, everywhere
+    Buffer meta, gather, names
+    Override local, global_
     Found found[BATCH]
     int count
     int64_t skipped[KINDS]
@@ -93,5 +93,5 @@ cdef struct Tar:
 cdef Tar *tar_new(int64_t offset) noexcept nogil              # NULL when memory is short
 cdef void tar_free(Tar *tar) noexcept nogil
 cdef bint tar_walk(Tar *tar) noexcept nogil                   # False: the block is used up, or there is a fault
-cdef void tar_gather(Tar *tar, Found *found) noexcept nogil   # it will be found[0] of a later batch, data in `gather`
-cdef void tar_drop(Tar *tar, Found *found) noexcept nogil
+cdef void tar_gather(Tar *tar, Found *found) noexcept nogil   # The member will be found[0] of a later batch, its data in `gather`.
+cdef void tar_drop(Tar *tar, Found *found) noexcept nogil     # The member's data is skipped.

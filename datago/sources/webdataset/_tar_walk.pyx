@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The native part of the tar reader (see _tar_walk.pxd); nothing here is visible from Python.
 
-Where the dialects leave room:
-  * The archive ends at the first two zero blocks. What follows is not read; if it is not all zeros, `trailing` counts
-    it: of two concatenated tars only the first is read. A single zero block between members is skipped and counted.
-  * A stream that ends without two zero blocks is truncated, even where a member ends; tarfile takes that for the end.
-  * Links, directories and devices have no data whatever their size field says, except that a hard link (as pax -o
-    linkdata writes it), or a plain file whose name ends in a slash, has some if no header follows it.
-  * Names are bytes as stored: no charset, no "./" removed, no ".." judged.
+The tar dialects differ, or say nothing, about some cases. This reader decides them so:
+  * The archive ends at the first two zero blocks. Later bytes are not read, so that of two concatenated tars only the first is
+    read; if they are not all zeros, `trailing` counts them. A single zero block between members is skipped and counted.
+  * A stream that ends without two zero blocks is truncated, even at the end of a member; tarfile would accept it.
+  * Links, directories and devices have no data, whatever their size field says. There are two exceptions: a hard link (as pax -o
+    linkdata writes it) and a plain file whose name ends in a slash have data if their header is not followed by another one.
+  * Names are the bytes that are stored: they are not decoded, "./" is not removed, and ".." is not checked.
 """
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport uint32_t
@@ -16,21 +16,22 @@ from libc.string cimport memchr, memcmp, memcpy
 cdef uint8_t[BLOCK] ZEROS
 
 
-# ---- small things ---------------------------------------------------------------------------------------------------
+# ---- helpers --------------------------------------------------------------------------------------------------------
 
-cdef bint pile_add(Pile *pile, const void *data, size_t size, size_t most) noexcept nogil:
-    """Appends; grows by doubling, in large steps, up to `most` if that is known to be enough. False without memory."""
-    cdef size_t capacity = pile.fill + size
+cdef bint buffer_append(Buffer *buffer, const void *data, size_t size, size_t most) noexcept nogil:
+    """Appends `size` bytes. The buffer grows by doubling, by AT_ONCE at least, but not beyond `most`, the size that it will have in
+    the end (0 if that is not known). Returns False if there is no memory."""
+    cdef size_t capacity = buffer.fill + size
     cdef void *grown
-    if capacity > pile.capacity:
-        capacity = max(capacity, min(most, max(2 * pile.capacity, <size_t>AT_ONCE)))
-        grown = PyMem_RawRealloc(pile.data, capacity)
+    if capacity > buffer.capacity:
+        capacity = max(capacity, min(most, max(2 * buffer.capacity, <size_t>AT_ONCE)))
+        grown = PyMem_RawRealloc(buffer.data, capacity)
         if grown == NULL:
             return False
-        pile.data, pile.capacity = <uint8_t *>grown, capacity
+        buffer.data, buffer.capacity = <uint8_t *>grown, capacity
     if size:
-        memcpy(pile.data + pile.fill, data, size)
-        pile.fill += size
+        memcpy(buffer.data + buffer.fill, data, size)
+        buffer.fill += size
     return True
 
 
@@ -39,8 +40,8 @@ cdef size_t field_length(const uint8_t *field, size_t width) noexcept nogil:
     return width if end == NULL else end - field
 
 
-cdef TransferError number(const uint8_t *field, int width, int64_t *value) noexcept nogil:
-    """A header field in octal, or in GNU's base 256. All blank is 0, as everyone reads it."""
+cdef TarFault parse_number(const uint8_t *field, int width, int64_t *value) noexcept nogil:
+    """Reads a header field in octal, or in GNU's base 256. A blank field is 0, as in other tar readers."""
     cdef int i = 0
     value[0] = 0
     if field[0] & 0x80:
@@ -48,11 +49,11 @@ cdef TransferError number(const uint8_t *field, int width, int64_t *value) noexc
             return NEGATIVE_SIZE
         value[0] = field[0] & 0x3f
         for i in range(1, width):
-            if value[0] > SIZE_MOST >> 8:
+            if value[0] > MAX_SIZE >> 8:
                 return HUGE_SIZE
             value[0] = value[0] << 8 | field[i]
-        return HUGE_SIZE if value[0] > SIZE_MOST else FINE
-    if field[0] == 0:  # some writers let the field before run over by its NUL (GNU tar reads them so)
+        return HUGE_SIZE if value[0] > MAX_SIZE else FINE
+    if field[0] == 0:  # Some writers let the NUL of the field before overflow into this one; GNU tar accepts that too.
         i = 1
     while i < width and field[i] == c' ':
         i += 1
@@ -64,7 +65,7 @@ cdef TransferError number(const uint8_t *field, int width, int64_t *value) noexc
     return FINE if i == width or field[i] == 0 or field[i] == c' ' else BAD_SIZE
 
 
-cdef TransferError decimal(const uint8_t *text, size_t size, int64_t *value) noexcept nogil:
+cdef TarFault parse_decimal(const uint8_t *text, size_t size, int64_t *value) noexcept nogil:
     cdef size_t i
     value[0] = 0
     if size and text[0] == c'-':
@@ -72,18 +73,19 @@ cdef TransferError decimal(const uint8_t *text, size_t size, int64_t *value) noe
     for i in range(size):
         if not c'0' <= text[i] <= c'9':
             return BAD_SIZE
-        if value[0] >= SIZE_MOST >> 4:  # before it could overflow
+        if value[0] >= MAX_SIZE >> 4:  # checked before the multiplication could overflow
             return HUGE_SIZE
         value[0] = value[0] * 10 + (text[i] - c'0')
     return FINE
 
 
-cdef bint sums_up(const uint8_t *header) noexcept nogil:
-    """The sum of the header with its checksum field taken as spaces. Some old tars summed signed chars; both do."""
+cdef bint checksum_matches(const uint8_t *header) noexcept nogil:
+    """Whether the checksum is the sum of the header's bytes, with spaces in place of the checksum field. Some old tars summed signed
+    chars, so that sum is accepted too."""
     cdef uint32_t total = 8 * c' ', high = 0
     cdef int64_t stated
     cdef int i
-    if number(header + 148, 8, &stated) != FINE:
+    if parse_number(header + 148, 8, &stated) != FINE:
         return False
     for i in range(BLOCK):
         total += header[i]
@@ -98,24 +100,24 @@ cdef bint sums_up(const uint8_t *header) noexcept nogil:
     return <int64_t>total - 256 * <int64_t>high == stated
 
 
-cdef void fail(Tar *tar, TransferError fault, int64_t where) noexcept nogil:
+cdef void fail(Tar *tar, TarFault fault, int64_t where) noexcept nogil:
     tar.fault, tar.fault_at = fault, where
 
 
-cdef void pass_over(Tar *tar, int64_t size) noexcept nogil:
-    """`size` bytes and what fills up their last block."""
+cdef void skip_padded(Tar *tar, int64_t size) noexcept nogil:
+    """Lets the walk skip `size` bytes and the padding of their last block."""
     tar.padding = -size & (BLOCK - 1)
     tar.skip = size + tar.padding
 
 
 # ---- extended headers -----------------------------------------------------------------------------------------------
 
-cdef TransferError read_records(Override *override, const uint8_t *data, size_t size) noexcept nogil:
-    """Pax records, "length key=value\\n" each; length counts all of it. An empty value takes back an earlier one."""
+cdef TarFault read_records(Override *override, const uint8_t *data, size_t size) noexcept nogil:
+    """Reads pax records, each "length key=value\\n", where length counts the whole record. An empty value cancels an earlier one."""
     cdef size_t begin = 0, length, digits, rest, key, value_size
     cdef const uint8_t *text
     cdef const uint8_t *value
-    cdef TransferError fault
+    cdef TarFault fault
     while begin < size and data[begin] != 0:
         length = digits = 0
         while digits < min(size - begin, <size_t>8) and c'0' <= data[begin + digits] <= c'9':
@@ -137,11 +139,11 @@ cdef TransferError read_records(Override *override, const uint8_t *data, size_t 
         if key == 4 and memcmp(text, b"path", 4) == 0:
             override.has_path = value_size > 0
             override.path.fill = 0
-            if not pile_add(&override.path, value, value_size, 0):
+            if not buffer_append(&override.path, value, value_size, 0):
                 return NO_MEMORY
         elif key == 4 and memcmp(text, b"size", 4) == 0:
             override.has_size = value_size > 0
-            fault = decimal(value, value_size, &override.size)
+            fault = parse_decimal(value, value_size, &override.size)
             if fault != FINE:
                 return fault
         elif key > 11 and memcmp(text, b"GNU.sparse.", 11) == 0:
@@ -151,44 +153,44 @@ cdef TransferError read_records(Override *override, const uint8_t *data, size_t 
 
 
 cdef void read_meta(Tar *tar) noexcept nogil:
-    cdef TransferError fault = FINE
+    cdef TarFault fault = FINE
     cdef size_t length
     if tar.meta_kind == c'L':
         length = field_length(tar.meta.data, tar.meta.fill) if tar.meta.fill else 0
         tar.local.has_path = length > 0
         tar.local.path.fill = 0
-        if not pile_add(&tar.local.path, tar.meta.data, length, 0):
+        if not buffer_append(&tar.local.path, tar.meta.data, length, 0):
             fault = NO_MEMORY
     elif tar.meta_kind == c'g':
-        fault = read_records(&tar.everywhere, tar.meta.data, tar.meta.fill)
-        if tar.everywhere.path.fill > GLOBAL_PATH_MOST:
+        fault = read_records(&tar.global_, tar.meta.data, tar.meta.fill)
+        if tar.global_.path.fill > MAX_GLOBAL_PATH:
             fault = BAD_META
     elif tar.meta_kind == c'x' or tar.meta_kind == c'X':
         fault = read_records(&tar.local, tar.meta.data, tar.meta.fill)
     if fault != FINE:
         fail(tar, fault, tar.member)
     tar.state = HEADERS
-    pass_over(tar, tar.body)
+    skip_padded(tar, tar.body)
     tar.skip = tar.padding
 
 
 # ---- headers --------------------------------------------------------------------------------------------------------
 
 cdef bint add_name(Tar *tar, const uint8_t *header) noexcept nogil:
-    """Puts the full name of the member behind the batch's names."""
+    """Appends the full name of the member to the batch's names."""
     cdef size_t length
     if tar.local.has_path:
-        return pile_add(&tar.names, tar.local.path.data, tar.local.path.fill, 2 * NAMES_FULL)
-    if tar.everywhere.has_path:
-        return pile_add(&tar.names, tar.everywhere.path.data, tar.everywhere.path.fill, 2 * NAMES_FULL)
-    # GNU's own headers keep times where POSIX has the prefix
+        return buffer_append(&tar.names, tar.local.path.data, tar.local.path.fill, 2 * NAMES_FULL)
+    if tar.global_.has_path:
+        return buffer_append(&tar.names, tar.global_.path.data, tar.global_.path.fill, 2 * NAMES_FULL)
+    # GNU's own headers have times in the place of POSIX's prefix.
     if header[345] and memcmp(header + 257, b"ustar", 5) == 0 and memcmp(header + 257, b"ustar  ", 8) != 0:
         length = field_length(header + 345, 155)
-        if not pile_add(&tar.names, header + 345, length, 2 * NAMES_FULL):
+        if not buffer_append(&tar.names, header + 345, length, 2 * NAMES_FULL):
             return False
-        if header[345 + length - 1] != c'/' and not pile_add(&tar.names, b"/", 1, 2 * NAMES_FULL):
+        if header[345 + length - 1] != c'/' and not buffer_append(&tar.names, b"/", 1, 2 * NAMES_FULL):
             return False
-    return pile_add(&tar.names, header, field_length(header, 100), 2 * NAMES_FULL)
+    return buffer_append(&tar.names, header, field_length(header, 100), 2 * NAMES_FULL)
 
 
 cdef void read_regular(Tar *tar, const uint8_t *header, int64_t first, int64_t size) noexcept nogil:
@@ -198,16 +200,16 @@ cdef void read_regular(Tar *tar, const uint8_t *header, int64_t first, int64_t s
         fail(tar, NO_MEMORY, tar.member)
         return
     found.name_length = tar.names.fill - found.name
-    if found.name_length and tar.names.data[tar.names.fill - 1] == c'/':  # v7 had no other sign of a directory
+    if found.name_length and tar.names.data[tar.names.fill - 1] == c'/':  # In v7 only the slash marks a directory.
         tar.names.fill = found.name
         tar.skipped[DIRECTORY] += 1
-        tar.doubt = size
+        tar.uncertain = size
         return
     found.offset, found.size, found.data = first, size, NULL
     tar.count += 1
     if size <= tar.end - tar.next:
         found.data = tar.next
-        pass_over(tar, size)
+        skip_padded(tar, size)
     else:
         tar.state = CUT
 
@@ -215,21 +217,21 @@ cdef void read_regular(Tar *tar, const uint8_t *header, int64_t first, int64_t s
 cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
     cdef int64_t where = tar.offset - BLOCK, size, first
     cdef uint8_t kind = header[156]
-    cdef TransferError fault
+    cdef TarFault fault
     if header[0] == 0 and memcmp(header, ZEROS, BLOCK) == 0:
-        if tar.loose:
-            fail(tar, LOOSE_META, tar.member)
-        tar.doubt = 0
+        if tar.dangling:
+            fail(tar, DANGLING_META, tar.member)
+        tar.uncertain = 0
         tar.first = -1
         tar.zeros += 1
         if tar.zeros == 2:
             tar.state = ENDED
         return
-    if not sums_up(header):
-        if tar.doubt:
-            pass_over(tar, tar.doubt)
+    if not checksum_matches(header):
+        if tar.uncertain:
+            skip_padded(tar, tar.uncertain)
             tar.skip -= BLOCK
-            tar.doubt = 0
+            tar.uncertain = 0
         elif where == 0 and memcmp(header + 257, b"ustar", 5) != 0:
             if header != tar.header:
                 memcpy(tar.header, header, BLOCK)
@@ -239,13 +241,13 @@ cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
         return
     tar.lone_zero_blocks += tar.zeros
     tar.zeros = 0
-    tar.doubt = 0
+    tar.uncertain = 0
     tar.member = where
     if tar.first < 0:
         tar.first = where
-    fault = number(header + 124, 12, &size)
+    fault = parse_number(header + 124, 12, &size)
     if kind in (c'x', c'X', c'g', c'L', c'K', c'A'):  # pax, Solaris, pax for all, GNU long name, long link, Solaris ACL
-        if fault == FINE and size > META_MOST:
+        if fault == FINE and size > MAX_META:
             fault = HUGE_META
         if fault != FINE:
             fail(tar, fault, where)
@@ -255,14 +257,14 @@ cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
         tar.meta.fill = 0
         tar.body = size
         if kind != c'g':
-            tar.loose = True
+            tar.dangling = True
         if size == 0:
             read_meta(tar)
         return
     if tar.local.has_size:
         fault, size = FINE, tar.local.size
-    elif tar.everywhere.has_size:
-        fault, size = FINE, tar.everywhere.size
+    elif tar.global_.has_size:
+        fault, size = FINE, tar.global_.size
     first = tar.first
     if c'2' <= kind <= c'6':
         tar.skipped[SYMLINK if kind == c'2' else DIRECTORY if kind == c'5' else FIFO if kind == c'6' else DEVICE] += 1
@@ -270,24 +272,24 @@ cdef void read_header(Tar *tar, const uint8_t *header) noexcept nogil:
         fail(tar, fault, where)
     elif kind == c'1':
         tar.skipped[LINK] += 1
-        tar.doubt = size
+        tar.uncertain = size
     elif kind == c'S':
         tar.skipped[SPARSE] += 1
         if header[482]:
             tar.state = EXTENSIONS
             tar.body = size
         else:
-            pass_over(tar, size)
+            skip_padded(tar, size)
     elif kind != c'0' and kind != 0 and kind != c'7':  # D dumpdir, M from another volume, V label, vendors' own
         tar.skipped[DIRECTORY if kind == c'D' else OTHER] += 1
-        pass_over(tar, size)
+        skip_padded(tar, size)
     elif tar.local.sparse:
         tar.skipped[SPARSE] += 1
-        pass_over(tar, size)
+        skip_padded(tar, size)
     else:
         read_regular(tar, header, first, size)
     tar.first = -1
-    tar.loose = tar.local.has_path = tar.local.has_size = tar.local.sparse = False
+    tar.dangling = tar.local.has_path = tar.local.has_size = tar.local.sparse = False
 
 
 # ---- the walk -------------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ cdef void advance(Tar *tar, size_t size) noexcept nogil:
 
 
 cdef const uint8_t *next_block(Tar *tar) noexcept nogil:
-    """The next 512 bytes, in place where they lie so; NULL if they have not all come."""
+    """The next 512 bytes, without a copy if the block has them all. NULL if some of them have not come yet."""
     cdef size_t left = tar.end - tar.next, size
     if tar.header_fill == 0 and left >= BLOCK:
         advance(tar, BLOCK)
@@ -314,14 +316,14 @@ cdef const uint8_t *next_block(Tar *tar) noexcept nogil:
 
 
 cdef void collect(Tar *tar) noexcept nogil:
-    """Takes what the block has of a pax header, long name or cut member."""
-    cdef Pile *pile = &tar.meta if tar.state == META else &tar.gather
-    cdef size_t size = min(<int64_t>(tar.end - tar.next), tar.body - <int64_t>pile.fill)
-    if not pile_add(pile, tar.next, size, tar.body):
+    """Collects the bytes in this block of a pax header, long name or cut member."""
+    cdef Buffer *buffer = &tar.meta if tar.state == META else &tar.gather
+    cdef size_t size = min(<int64_t>(tar.end - tar.next), tar.body - <int64_t>buffer.fill)
+    if not buffer_append(buffer, tar.next, size, tar.body):
         fail(tar, NO_MEMORY, tar.member)
         return
     advance(tar, size)
-    if <int64_t>pile.fill < tar.body:
+    if <int64_t>buffer.fill < tar.body:
         return
     if tar.state == META:
         read_meta(tar)
@@ -329,7 +331,7 @@ cdef void collect(Tar *tar) noexcept nogil:
     tar.found[tar.count].data = NULL
     tar.count += 1
     tar.state = HEADERS
-    pass_over(tar, tar.body)
+    skip_padded(tar, tar.body)
     tar.skip = tar.padding
 
 
@@ -341,7 +343,8 @@ cdef void look_past_end(Tar *tar) noexcept nogil:
 
 
 cdef bint tar_walk(Tar *tar) noexcept nogil:
-    """Goes through the block until it is used up, or a batch is full or a member cut: then it wants to go on."""
+    """Goes through the block. Returns False at its end or after a fault, and True if a batch is full or a member is cut: the caller
+    then takes the batch and calls again."""
     cdef const uint8_t *header
     cdef size_t size
     while tar.fault == FINE:
@@ -361,7 +364,7 @@ cdef bint tar_walk(Tar *tar) noexcept nogil:
             header = next_block(tar)
             if header != NULL and header[504] == 0:
                 tar.state = HEADERS
-                pass_over(tar, tar.body)
+                skip_padded(tar, tar.body)
         elif tar.state == ENDED:
             look_past_end(tar)
         else:
@@ -384,7 +387,7 @@ cdef void tar_free(Tar *tar) noexcept nogil:
     PyMem_RawFree(tar.gather.data)
     PyMem_RawFree(tar.names.data)
     PyMem_RawFree(tar.local.path.data)
-    PyMem_RawFree(tar.everywhere.path.data)
+    PyMem_RawFree(tar.global_.path.data)
     PyMem_RawFree(tar)
 
 
@@ -397,4 +400,4 @@ cdef void tar_gather(Tar *tar, Found *found) noexcept nogil:
 
 cdef void tar_drop(Tar *tar, Found *found) noexcept nogil:
     tar.state = HEADERS
-    pass_over(tar, found.size)
+    skip_padded(tar, found.size)

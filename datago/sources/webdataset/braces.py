@@ -1,4 +1,7 @@
-"""Brace patterns: `{000..012}`, `{a..e..2}`, `{a,b}`, several groups, groups in groups; counted before they are expanded."""
+"""Brace patterns such as `{000..012}`, `{a..e..2}` and `{a,b}`, also several or nested ones.
+
+The strings of a pattern are counted before it is expanded, so that a short pattern cannot fill memory.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,20 +9,20 @@ from collections.abc import Iterator
 from datago.errors import SourceValueError
 from datago.net.url import redact
 
-MAX_SHARDS = 1_000_000  # strings of one pattern
-DEEPEST = 50  # groups within groups
+MAX_SHARDS = 1_000_000  # strings that one pattern may expand to
+MAX_DEPTH = 50  # nested groups
 NUMBERS = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?\n?")
 LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?\n?")
 
 
 def expand(pattern: str) -> list[str]:
-    """What `pattern` stands for, in order. A group that is neither a range nor a list, as in `?sig={x}`, stands for itself.
+    """The strings that `pattern` stands for, in order. A group that is neither a range nor a list, as in `?sig={x}`, stays as it is.
 
-    Numbers are as wide as the left bound if that begins with a zero. Backslashes mean nothing. Steps and descending ranges
-    are as in bash.
+    If the left bound of a range begins with a zero, all numbers of the range are padded to its width. Backslashes do not escape.
+    Steps and descending ranges work as in bash.
 
     Raises:
-        SourceValueError: as `check`.
+        SourceValueError: `check` refuses the pattern.
     """
     check(pattern)
     if "{" not in pattern:
@@ -30,21 +33,21 @@ def expand(pattern: str) -> list[str]:
 
 
 def check(pattern: str) -> None:
-    """Raises SourceValueError if the braces of `pattern` do not pair, or if it stands for more than MAX_SHARDS strings."""
+    """Raises SourceValueError if the braces of `pattern` are unbalanced, or if it expands to more than MAX_SHARDS strings."""
     depth = 0
     for sign in re.findall("[{}]", pattern):
         depth += 1 if sign == "{" else -1
-        if not 0 <= depth <= DEEPEST:
+        if not 0 <= depth <= MAX_DEPTH:
             break
     if depth:
-        raise SourceValueError(f"{redact(pattern)}: unbalanced braces, or nested deeper than {DEEPEST}")
+        raise SourceValueError(f"{redact(pattern)}: unbalanced braces, or nested deeper than {MAX_DEPTH}")
     count = _count(pattern)
     if count > MAX_SHARDS:
         raise SourceValueError(f"{redact(pattern)}: expands to more than {MAX_SHARDS} urls")
 
 
 def _count(pattern: str) -> int:
-    """How many strings braceexpand would make, at most: the product over the groups, of the sum over the parts of each."""
+    """An upper bound of how many strings braceexpand would make: the product over all groups of the sum over a group's alternatives."""
     total, depth, start = 1, 0, 0
     for place, sign in enumerate(pattern):
         if sign == "{":
@@ -83,7 +86,8 @@ def _range(numbers: re.Match[str]) -> range:
 
 
 def _as_list(found: re.Match[str]) -> str:
-    """A range whose bounds differ in width, one led by a zero, written out: bash and braceexpand would widen all its numbers."""
+    """The group as a list if it is a range with a zero-padded bound and bounds of different widths, since bash and braceexpand would
+    pad all its numbers to the wider bound; otherwise the group unchanged."""
     numbers = NUMBERS.fullmatch(found[1])
     if not numbers or len(numbers[1]) == len(numbers[2]) or not re.search(r"(^|\.\.)-?0\d", found[1]):
         return found[0]

@@ -1,4 +1,4 @@
-"""How many samples each shard has, from a JSON file of either form that is in use:
+"""How many samples each shard has, read from a JSON file in one of the two forms that are in use:
 
 * the wids index, `{"wids_version": 1, "shardlist": [{"url": "…/000000.tar", "nsamples": 1000, …}, …]}`, as `widsindex` writes it
   (webdataset/webdataset, wids/wids_index.py and wids_specs.py);
@@ -13,22 +13,22 @@ from datago.net.json_text import parse_json
 from datago.net.stream import read_whole
 from datago.net.url import Url, redact, scheme_of
 
-MAX_INDEX_BYTES = 1 << 28  # bytes of an index; a million shards take a hundred millions
+MAX_INDEX_BYTES = 1 << 28  # An index of a million shards takes about 100 MB.
 
 
 def sample_counts(index: str | os.PathLike[str], shards: list[str], options: dict[str, Any]) -> list[int]:
-    """A list of how many samples each of `shards` has.
+    """The number of samples of each of `shards`, as a list.
 
-    A shard is found in the index by its url without query, by the end of it (`b/000000.tar`), or by its base name alone where
-    all that bear it have as many samples.
+    A shard is looked up in the index by its url without query, then by the end of that url (`b/000000.tar`), then by its base name
+    alone, which is enough if all entries with that base name have the same count.
 
     Args:
-        index: a path or url.
-        options: as for open_stream. The token goes along to the shards' own host only.
+        index: the path or url of the index.
+        options: the options of open_stream. The token is sent only if the index is on the same host as a shard.
 
     Raises:
-        SourceValueError: it is no index; a shard is missing from it, or what it says of one is no count.
-        SourceOSError: it cannot be had.
+        SourceValueError: the file is no index, lacks a shard, or has a value that is no count.
+        SourceOSError: the index cannot be read.
     """
     index = os.fspath(index)
     host = _host(index)
@@ -46,7 +46,7 @@ def sample_counts(index: str | os.PathLike[str], shards: list[str], options: dic
 
 
 def _by_name(data: Any) -> dict[str, dict[str, Any]] | None:
-    """base name -> {path: count}, or None for what is no index."""
+    """A dict of base name -> {path: count}, or None if `data` is no index."""
     if isinstance(data, dict) and "shardlist" in data:
         data = data["shardlist"]
         if not isinstance(data, list) or not all(isinstance(shard, dict) and isinstance(shard.get("url"), str) for shard in data):
@@ -72,12 +72,12 @@ def _count(known: dict[str, dict[str, Any]], shard: str, index: str) -> int:
         found = {end: count for end, count in found.items() if path.endswith("/" + end.removeprefix("./"))} or found
     counts = list(found.values())
     if not counts:
-        raise SourceValueError(f"shard_index {index}: shard {redact(shard)} is not in it")
+        raise SourceValueError(f"shard_index {index}: shard {redact(shard)} is missing from the index")
     for count in counts:
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 40:
             raise SourceValueError(f"shard_index {index}: shard {redact(shard)}: got {count!r:.40}, wanted a number of samples")
         if count != counts[0]:
-            raise SourceValueError(f"shard_index {index}: shard {redact(shard)} may be any of {', '.join(map(redact, sorted(found)[:3]))}")
+            raise SourceValueError(f"shard_index {index}: shard {redact(shard)} is ambiguous: {', '.join(map(redact, sorted(found)[:3]))}")
     return int(counts[0])
 
 
@@ -86,7 +86,7 @@ def _path(url: str) -> str:
 
 
 def _host(url: str) -> tuple[str, str, int | None] | None:
-    """What a token is for, None for what is not http."""
+    """The (scheme, host, port) that a token may be sent to, or None if the url is not http or https."""
     if scheme_of(url) not in ("http", "https"):
         return None
     parsed = Url.parse(url)

@@ -1,4 +1,4 @@
-"""What a shard was packed with: gzip or zstd, in any number of pieces, or nothing."""
+"""Decompresses shards: gzip or zstd, with any number of members or frames, or not compressed at all."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -6,19 +6,20 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
-BLOCK = 1 << 20  # bytes that a decompressor makes at once
-INFLATED_FREE, INFLATED_MOST = 1 << 30, 200  # a shard may inflate to so many bytes, and to so many times its size
-ZSTD, SKIPPABLE = b"\x28\xb5\x2f\xfd", range(0x184D2A50, 0x184D2A60)  # how zstd's frames begin, and those to be skipped (RFC 8878)
+BLOCK = 1 << 20  # bytes that a decompressor returns at a time, at most
+MAX_INFLATED_BYTES, MAX_INFLATION = 1 << 30, 200  # A shard may inflate to this many bytes plus this many times its compressed size.
+ZSTD, SKIPPABLE = b"\x28\xb5\x2f\xfd", range(0x184D2A50, 0x184D2A60)  # magic numbers of zstd frames and of skippable frames (RFC 8878)
 
 
 class ShardError(Exception):
-    """A shard that cannot be read to its end; the text says why."""
+    """A shard cannot be read to its end; the text says why."""
 
 
 def decompressed(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    """The blocks of a tar, whatever it was packed with: the content decides, not the name. Plain blocks stay what they are."""
+    """(first block, other blocks) of the uncompressed tar. The content decides whether it is decompressed, not the shard's name.
+    Blocks of a plain tar are passed through unchanged."""
     first = next(blocks, b"")
-    while len(first) < 4 and (more := next(blocks, None)) is not None:  # a slow network's first bytes come one by one
+    while len(first) < 4 and (more := next(blocks, None)) is not None:  # A slow network may deliver the first bytes one by one.
         first = bytes(first) + bytes(more)
     if bytes(first[:2]) == b"\x1f\x8b":
         return b"", _bounded(_ungzip, chain([first], blocks))
@@ -30,7 +31,7 @@ def decompressed(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _bounded(decompress: Callable[[Iterator[Any]], Iterator[bytes]], blocks: Iterator[Any]) -> Iterator[bytes]:
-    """What `decompress` makes of the blocks, as long as that is no bomb."""
+    """The output of `decompress`. Raises ShardError if it grows out of proportion to the input, as that of a decompression bomb."""
     taken = given = 0
 
     def counted() -> Iterator[Any]:
@@ -41,13 +42,13 @@ def _bounded(decompress: Callable[[Iterator[Any]], Iterator[bytes]], blocks: Ite
 
     for block in decompress(counted()):
         given += len(block)
-        if given > INFLATED_FREE + INFLATED_MOST * taken:
-            raise ShardError(f"a bomb: its first {taken} bytes inflate to more than {given - len(block)}")
+        if given > MAX_INFLATED_BYTES + MAX_INFLATION * taken:
+            raise ShardError(f"decompression bomb: its first {taken} bytes inflate to more than {given - len(block)}")
         yield block
 
 
-class _Readable:
-    """Blocks as a file that zstandard can read from."""
+class _BlockFile:
+    """A file-like view of an iterator of blocks, which zstandard can read from."""
 
     def __init__(self, blocks: Iterator[Any]) -> None:
         self._blocks, self._rest = blocks, memoryview(b"")
@@ -63,31 +64,31 @@ class _Readable:
 
 
 def _unzstd(blocks: Iterator[Any]) -> Iterator[bytes]:
-    """Any number of frames, also those to be skipped. A stream that ends early just ends; the archive in it then lacks its end."""
+    """Decompresses any number of frames, skippable ones too. A truncated stream raises nothing here as long as it gave some bytes:
+    the tar reader reports that the archive in it lacks its end."""
     import zstandard
 
-    source: Any = _Readable(blocks)  # of a file it has what is called
-
-    reader, begun = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True), False
+    source: Any = _BlockFile(blocks)  # It has only the one method of a file that zstandard calls.
+    reader, started = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True), False
     try:
         while block := reader.read(BLOCK):
-            begun = True
+            started = True
             yield block
-        if not begun:
+        if not started:
             raise ShardError("the zstd stream ends early")
     except zstandard.ZstdError as fault:
         raise ShardError(f"damaged zstd stream: {fault}") from None
 
 
 def _ungzip(blocks: Iterator[Any]) -> Iterator[bytes]:
-    """Any number of gzip members one after the other; zeros may follow the last one."""
-    inflater, begun = zlib.decompressobj(31), False
+    """Decompresses any number of concatenated gzip members; zeros may follow the last one."""
+    inflater, started = zlib.decompressobj(31), False
     for block in blocks:
         data = bytes(block)
         while data:
-            if not begun and not data.strip(b"\0"):
+            if not started and not data.strip(b"\0"):
                 break  # padding
-            begun = True
+            started = True
             try:
                 out = inflater.decompress(data, BLOCK)
             except zlib.error as fault:
@@ -95,8 +96,8 @@ def _ungzip(blocks: Iterator[Any]) -> Iterator[bytes]:
             if out:
                 yield out
             if inflater.eof:
-                data, inflater, begun = inflater.unused_data, zlib.decompressobj(31), False
+                data, inflater, started = inflater.unused_data, zlib.decompressobj(31), False
             else:
                 data = inflater.unconsumed_tail
-    if begun:
+    if started:
         raise ShardError("the gzip stream ends early")

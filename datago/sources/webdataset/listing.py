@@ -1,4 +1,4 @@
-"""Listings of a storage bucket: the JSON of Google's storage, and whatever speaks it."""
+"""Listings of a storage bucket in the JSON format of Google Cloud Storage, which other servers offer too."""
 
 import re
 from typing import Any
@@ -9,16 +9,16 @@ from datago.net.stream import read_whole
 from datago.net.url import Url, redact
 from datago.sources.webdataset.braces import MAX_SHARDS
 
-LONGEST_PAGE = 64 << 20  # bytes
-MOST_PAGES = 10_000  # one has a thousand objects, as a rule
-LONGEST_TOKEN = 16 << 10  # it goes into a request line
+MAX_PAGE_BYTES = 64 << 20
+MAX_PAGES = 10_000  # A page usually has a thousand objects.
+MAX_TOKEN_LENGTH = 16 << 10  # A page token is sent in a request line, whose length servers limit.
 
 
 def is_listing(url: str) -> bool:
     """Whether an http url without braces names a listing of objects rather than one object.
 
-    It does if its path ends in `/o`, or holds `/storage/v1/b/` without an object after `/o/`, or is one of
-    https://storage.googleapis.com/ whose last part has no suffix.
+    A url names a listing if its path ends in `/o`, if its path contains `/storage/v1/b/` without an object after `/o/`, or if it
+    begins with https://storage.googleapis.com/ and its last component has no suffix.
     """
     path, _, query = url.partition("#")[0].partition("?")
     if "alt=media" in query:
@@ -30,11 +30,11 @@ def is_listing(url: str) -> bool:
 
 
 def list_objects(url: str, token: str, **options: Any) -> list[str]:
-    """The urls (`mediaLink`) of all objects of a listing, page after page; `options` as for open_stream.
+    """The urls (`mediaLink`) of all objects of a listing, from all its pages; `options` are those of open_stream.
 
     Raises:
-        RemoteError: a page cannot be had.
-        SourceValueError: a page is no listing, or would have the token sent to another host.
+        RemoteError: a page cannot be read.
+        SourceValueError: a page is no listing, or names an object on another host, to which the token must not be sent.
     """
     found: list[str] = []
     page_token: str | None = None
@@ -43,22 +43,22 @@ def list_objects(url: str, token: str, **options: Any) -> list[str]:
         page = _page(_with_page(url, page_token), token, options)
         for item in page.get("items", []):
             name = item.get("name")
-            if not (isinstance(name, str) and name.endswith("/")):  # such a name stands for a folder
+            if not (isinstance(name, str) and name.endswith("/")):  # A name that ends in a slash stands for a folder.
                 found.append(_link(item, url, token))
         page_token = page.get("nextPageToken")
         if not page_token:
             return found
-        if not isinstance(page_token, str) or len(page_token) > LONGEST_TOKEN or not page_token.isascii():
+        if not isinstance(page_token, str) or len(page_token) > MAX_TOKEN_LENGTH or not page_token.isascii():
             raise SourceValueError(f"{redact(url)}: invalid nextPageToken")
         if page_token in seen:
             raise SourceValueError(f"{redact(url)}: repeated nextPageToken")
-        if len(found) > MAX_SHARDS or len(seen) >= MOST_PAGES:
-            raise SourceValueError(f"{redact(url)}: the listing has no end: {len(found)} objects on {len(seen) + 1} pages so far")
+        if len(found) > MAX_SHARDS or len(seen) >= MAX_PAGES:
+            raise SourceValueError(f"{redact(url)}: the listing is too long: {len(found)} objects on {len(seen) + 1} pages so far")
         seen.add(page_token)
 
 
 def _page(url: str, token: str, options: dict[str, Any]) -> dict[str, Any]:
-    data = read_whole(url, LONGEST_PAGE, token=token, **options)
+    data = read_whole(url, MAX_PAGE_BYTES, token=token, **options)
     try:
         page = parse_json(data)
     except ValueError:

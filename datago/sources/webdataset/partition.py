@@ -1,4 +1,4 @@
-"""Which shards, and which of their samples, are one stream's, and in which order it reads them."""
+"""Decides which shards, and which samples in them, one stream reads, and in which order."""
 
 import zlib
 from functools import cached_property
@@ -12,29 +12,31 @@ from datago.sources.settings import PassSettings
 from datago.sources.webdataset.settings import WebDatasetSettings
 
 
-class Part:
-    """What one stream reads of all shards.
+class Partition:
+    """The shards and samples that one stream reads.
 
-    Where there are as many shards as streams, or more, stream s of n takes shards s, s + n, s + 2n … of their order, which a seed
-    that all streams have in common shuffles; without one, each shuffles its own. Else every stream reads every shard, and takes
-    of all samples numbers s, s + n, s + 2n …, if an index says where each shard's begin to count, or those whose key falls to it
-    by a hash.
+    If there are at least as many shards as streams, stream s of n reads shards s, s + n, s + 2n …. A seed that all streams share
+    shuffles the shards before they are divided; without such a seed each stream shuffles its own shards afterwards.
+
+    If there are fewer shards than streams, every stream reads every shard and takes a part of the samples. With an index, which
+    tells the number of each sample in the whole data set, stream s takes samples s, s + n, s + 2n …; without one, a hash of the
+    sample's key decides which stream takes it.
 
     Args:
-        config: what the source is made of.
+        config: the settings of the pass.
         shards: the urls of all shards.
-        counts: how many samples each has (see shard_index.py), or None.
+        counts: how many samples each of `shards` has (see index.py), or None if that is not known.
 
     Attributes:
-        shards: the urls of those it reads, in order.
-        counts: how many samples each of these has in all, or None.
+        shards: the urls of the shards that this stream reads, in order.
+        counts: how many samples each of the stream's shards has for all streams together, or None.
         by_sample: whether the streams share the samples of each shard.
-        count: how many samples the stream has; None: not known.
-        target: how many it promises (see sources/protocol.py).
-        rounds: how often it may read its shards for that: twice as often as would do if nothing failed.
+        count: how many samples the stream has, or None if that is not known.
+        target: how many samples the stream promises (see Source.target in sources/protocol.py), or None.
+        rounds: how often the stream may read its shards to reach `target`: twice as often as would be enough without failures.
 
     Raises:
-        SourceValueError: "drop" or "pad", and the stream has no sample.
+        SourceValueError: `uneven` is "drop" or "pad", and the stream has no sample.
     """
 
     def __init__(self, config: PassSettings[WebDatasetSettings], shards: list[str], counts: list[int] | None) -> None:
@@ -49,7 +51,7 @@ class Part:
         if config.source.random_sampling and not together:
             own = own[plan.permutation(len(own), key)]
         self.shards = [shards[number] for number in own]
-        self._folders = [redact(shard).rfind("/") + 1 for shard in self.shards]  # where they lie is not the same on every machine
+        self._folders = [redact(shard).rfind("/") + 1 for shard in self.shards]  # The folder may differ between machines.
         self.counts: list[int] | None = None
         self.count: int | None = None
         self.target: int | None = None
@@ -59,7 +61,7 @@ class Part:
             return
         sizes = numpy.array(counts, numpy.int64)
         self.counts = sizes[own].tolist()
-        self._before = (sizes.cumsum() - sizes)[own].tolist()  # samples of all shards before each, as they are listed
+        self._before = (sizes.cumsum() - sizes)[own].tolist()  # for each shard, the samples of all shards listed before it
         streams = [self._size(sizes[order], stream) for stream in range(config.streams)]
         self.count = count = streams[config.stream]
         if config.uneven != "keep":
@@ -83,14 +85,14 @@ class Part:
 
     @cached_property
     def listing(self) -> tuple[int, int]:
-        """How many shards there are in all, and a checksum of what makes the same positions mean the same samples."""
+        """(number of all shards, checksum). If the checksum is the same, the same positions mean the same samples."""
         crc = zlib.crc32("\0".join(map(redact, self._all)).encode("utf-8", "surrogateescape"))
         if self.by_sample:
             crc = zlib.crc32(repr(self._all_counts).encode(), crc)
         return len(self._all), crc
 
     def has(self, entry: Entry | Failure, place: int, number: int) -> bool:
-        """Whether an entry is this stream's: number `number` of the shard at `place` in `shards`."""
+        """Whether this stream takes `entry`, which is number `number` in the shard at `place` of `shards`."""
         if not self.by_sample:
             return True
         if self.counts is not None:

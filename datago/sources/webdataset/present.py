@@ -1,4 +1,4 @@
-"""Whether the shards of a config are there: all that are on disk are looked at, of those behind urls a number that takes a moment."""
+"""Checks that the shards of a config exist: all shards on disk, and a sample of those behind urls, so that it takes seconds at most."""
 
 import os
 import stat
@@ -9,32 +9,32 @@ from datago.errors import SourceError, SourceValueError, printable
 from datago.net.stream import open_stream
 from datago.net.url import local_path, scheme_of
 
-ASKED = 64  # urls at most, spread over all of them
-AT_ONCE = 8
-NAMED = 3  # of those that are missing
+MAX_REQUESTS = 64  # urls that are requested, evenly spread over all urls
+THREADS = 8
+MAX_NAMED = 3  # unreadable shards that the error names
 
 
-def look(shards: list[str], options: dict[str, Any]) -> int:
-    """How many of `shards` were looked at; `options` are those of open_stream.
+def check_shards(shards: list[str], options: dict[str, Any]) -> int:
+    """How many of `shards` were checked; `options` are those of open_stream.
 
     Raises:
-        SourceValueError: some cannot be read. It says how many, and of the first what is wrong with them.
+        SourceValueError: some shards cannot be read. The text says how many, and what is wrong with the first of them.
     """
     local = [shard for shard in shards if scheme_of(shard) in ("", "file")]
     remote = [shard for shard in shards if scheme_of(shard) not in ("", "file")]
-    step = max(1, (len(remote) - 1) / (ASKED - 1))
-    remote = [remote[round(number * step)] for number in range(min(ASKED, len(remote)))]
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    step = max(1, (len(remote) - 1) / (MAX_REQUESTS - 1))
+    remote = [remote[round(number * step)] for number in range(min(MAX_REQUESTS, len(remote)))]
+    with ThreadPoolExecutor(THREADS) as threads:
         answers = [*map(_on_disk, local), *threads.map(lambda url: _behind_url(url, options), remote)]
     looked_at, faults = len(answers), [fault for fault in answers if fault]
     if faults:
-        more = f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        raise SourceValueError(f"url: {len(faults)} of {looked_at} shards cannot be read: {'; '.join(faults[:NAMED])}{more}")
+        more = f"; and {len(faults) - MAX_NAMED} more" if len(faults) > MAX_NAMED else ""
+        raise SourceValueError(f"url: {len(faults)} of {looked_at} shards cannot be read: {'; '.join(faults[:MAX_NAMED])}{more}")
     return looked_at
 
 
 def _on_disk(shard: str) -> str | None:
-    """What is wrong with a file, or None. A pipe is not opened: whoever writes into it would take that for its reader."""
+    """What is wrong with a file, or None. A named pipe is not opened, because its writer would take this process for its reader."""
     path = local_path(shard)
     try:
         if stat.S_ISREG(os.stat(path).st_mode):
@@ -45,7 +45,7 @@ def _on_disk(shard: str) -> str | None:
 
 
 def _behind_url(url: str, options: dict[str, Any]) -> str | None:
-    """What is wrong with an object, or None: its first byte is asked for."""
+    """What is wrong with an object, or None. Its first byte is requested."""
     try:
         with open_stream(url, block_size=1, **options) as stream:
             next(stream, None)

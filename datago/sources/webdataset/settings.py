@@ -20,7 +20,7 @@ class WebDatasetSettings(SourceSettings):
     mask_suffixes: tuple[str, ...] = key(TEXTS, ("mask", "seg"), "`a.seg.png` is the mask `seg` of sample `a`; in any case.")
     random_sampling: bool = key(BOOL, None, "Shards come in another order in every epoch.", "true with a `seed`")
     shuffle: bool | None = key(BOOL, None, "The same by another name.")
-    shuffle_buffer: int = key(integer(0, 2**24), 0, "Samples that are mixed with each other; each costs the bytes of its files.")
+    shuffle_buffer: int = key(integer(0, 2**24), 0, "Samples in the shuffle buffer; each needs memory for the bytes of its files.")
     concurrent_downloads: int = key(integer(0, 1024), 0, "Shards read at once; 0: two from disk, eight over a network.")
     auth_token: str = key(TEXT, "", "Sent as `Authorization: Bearer`, to the urls' own host only.")
     timeout: float = key(SECONDS, 30.0, "Seconds without a byte after which a connection is given up; the whole has no limit.")
@@ -30,4 +30,4 @@ class WebDatasetSettings(SourceSettings):
         '`{"000000.tar": 1000, …}`.',
     )  # fmt: skip
     cache_dir: str | os.PathLike[str] | None = key(PATH, None, "A folder in which shards are kept on local disk.")
-    cache_size: int = key(integer(1), 2**37, "Bytes that they may have together, at most.")
+    cache_size: int = key(integer(1), 2**37, "The size limit of cache_dir in bytes.")

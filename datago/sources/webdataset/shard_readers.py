@@ -1,6 +1,7 @@
-"""Shards read side by side, and the order in which what is in them leaves.
+"""Reads several shards at once, and decides the order in which their entries leave.
 
-A lane is a thread that reads one shard after the other. What it finds waits in a queue of its own, a batch for each block.
+A reader is a thread that reads one shard after the other. It puts the entries that it finds into a queue of its own, one batch for
+each block of the shard. Readers are known by their numbers, from 0.
 """
 
 from collections import deque
@@ -13,126 +14,128 @@ from datago.errors import SourceOSError, raise_kept
 from datago.net.cancel import Stopped
 from datago.threads import Bell, Flag, start_thread
 
-AHEAD = 2  # batches of each lane that wait; a batch is what one block held
+MAX_QUEUED = 2  # batches in the queue of each reader
+MAX_BATCH = 32  # entries in a batch that is made of the entries of all readers in turn
 Batch = list[Entry | Failure]
 
-BATCH = 32  # entries that leave at once where lanes take turns
 
-
-class Lanes:
+class ShardReaders:
     """
     Args:
-        waiting: for each lane a deque of what it is to read; where that is one deque for all, each takes what is next.
-        read: a function of one of these that gives a generator of batches: lists of entries.
-        stop: a Flag that ends everything; whoever sets it calls `wake`.
+        pending: for each reader, a deque of the shards (ordinals) that it reads. If all readers have the same deque, each takes the
+            next shard from it.
+        read: a function of a shard's ordinal that returns a generator of batches: lists of entries.
+        stop: a Flag that ends all readers. After setting it, call `wake`.
     """
 
-    def __init__(self, waiting: list[deque[int]], read: Callable[[int], Generator[Batch, None, None]], stop: Flag) -> None:
+    def __init__(self, pending: list[deque[int]], read: Callable[[int], Generator[Batch, None, None]], stop: Flag) -> None:
         self._read, self._stop = read, stop
-        self._arrived, self._room = Bell(), [Bell() for _ in waiting]  # no locks: finalizers may call `wake`, in a lane's thread too
-        self._queues: list[deque[Batch]] = [deque() for _ in waiting]
-        self._running = {lane for lane, own in enumerate(waiting) if own}
+        self._arrived, self._room = Bell(), [Bell() for _ in pending]  # no locks, as a finalizer may call `wake` in any thread
+        self._queues: list[deque[Batch]] = [deque() for _ in pending]
+        self._running = {reader for reader, own in enumerate(pending) if own}
         self._error: BaseException | None = None
-        self._waiting, self._threads = waiting, list[Any]()
+        self._pending, self._threads = pending, list[Any]()
 
     def wake(self) -> None:
         for bell in (self._arrived, *self._room):
             bell.ring()
 
     def batches(self, first: int | None = None) -> Generator[Batch, None, None]:
-        """Yields batches as they come; or in an order that does not depend on time: one entry of each lane in turn, from lane
-        `first` on, where a lane that has no more drops out. What ended a lane is raised behind what the others had."""
+        """Yields batches as they arrive, if `first` is None. Otherwise yields one entry of each reader in turn, beginning with reader
+        `first`, so that the order does not depend on timing; a reader without further entries drops out. An exception of a reader
+        is raised after the entries of all readers."""
         try:
-            self._start(all_of_them=first is not None)
-            yield from self._arriving() if first is None else self._in_turn(first)
+            self._start(need_all=first is not None)
+            yield from self._arriving() if first is None else self._round_robin(first)
         finally:
-            if self._running:  # nobody wants the rest
+            if self._running:  # The caller has closed this generator before the end.
                 self._stop.set()
             self.wake()
             for thread in self._threads:
                 thread.join()
         raise_kept(self, "_error")
 
-    def _start(self, all_of_them: bool) -> None:
-        """A thread for each lane. Where the order does not rest on them, those that the system allows will do."""
-        for lane in sorted(self._running):
+    def _start(self, need_all: bool) -> None:
+        """Starts a thread for each reader. If the order does not depend on their number (`need_all` is false), it is enough that the
+        system allows one thread."""
+        for reader in sorted(self._running):
             try:
-                self._threads.append(start_thread(self._run, "datago shards", lane, self._waiting[lane]))
+                self._threads.append(start_thread(self._run, "datago shards", reader, self._pending[reader]))
             except SourceOSError:
-                if all_of_them or not self._threads:
+                if need_all or not self._threads:
                     self._running.clear()
                     raise
-                self._running.discard(lane)
+                self._running.discard(reader)
 
     def _arriving(self) -> Iterator[Batch]:
-        lanes = deque(range(len(self._queues)))
-        while (batch := self._take(lanes)) is not None:
+        readers = deque(range(len(self._queues)))
+        while (batch := self._take(readers)) is not None:
             yield batch
-            lanes.rotate(-1)  # none is preferred, lest the others' connections lie idle
+            readers.rotate(-1)  # If one reader were preferred, the connections of the others would be idle.
 
-    def _in_turn(self, first: int) -> Iterator[Batch]:
-        lanes, out = deque(range(len(self._queues))), Batch()
-        lanes.rotate(-first)
-        current: list[Iterator[Entry | Failure]] = [iter(()) for _ in lanes]
-        while lanes:
-            lane = lanes[0]
-            entry = next(current[lane], None)
+    def _round_robin(self, first: int) -> Iterator[Batch]:
+        readers, out = deque(range(len(self._queues))), Batch()
+        readers.rotate(-first)
+        current: list[Iterator[Entry | Failure]] = [iter(()) for _ in readers]
+        while readers:
+            reader = readers[0]
+            entry = next(current[reader], None)
             if entry is not None:
                 out.append(entry)
-                lanes.rotate(-1)
-            if out and (len(out) >= BATCH or entry is None and not self._queues[lane]):
+                readers.rotate(-1)
+            if out and (len(out) >= MAX_BATCH or entry is None and not self._queues[reader]):
                 yield out
                 out = Batch()
             if entry is None:
-                batch = self._take((lane,))
+                batch = self._take((reader,))
                 if batch is None:
-                    lanes.popleft()
+                    readers.popleft()
                 else:
-                    current[lane] = iter(batch)
+                    current[reader] = iter(batch)
         if out:
             yield out
 
-    def _take(self, lanes: Sequence[int] | deque[int]) -> Batch | None:
-        """The next batch of the first of `lanes` that has one; None when all of them have ended, or after `stop`."""
+    def _take(self, readers: Sequence[int] | deque[int]) -> Batch | None:
+        """The next batch of the first of `readers` that has one, or None if all of them have ended or `stop` is set."""
         while not self._stop.is_set():
-            ended = self._running.isdisjoint(lanes)  # before the queues are looked at: a lane fills its own, and then ends
-            for lane in lanes:
-                if self._queues[lane]:
-                    batch = self._queues[lane].popleft()
-                    self._room[lane].ring()
+            ended = self._running.isdisjoint(readers)  # checked before the queues, since a reader fills its queue and then ends
+            for reader in readers:
+                if self._queues[reader]:
+                    batch = self._queues[reader].popleft()
+                    self._room[reader].ring()
                     return batch
             if ended:
                 break
             self._arrived.wait(1)
         return None
 
-    # ---- a lane's thread ----
+    # ---- a reader's thread ----
 
-    def _run(self, lane: int, waiting: deque[int]) -> None:
+    def _run(self, reader: int, pending: deque[int]) -> None:
         try:
             while not self._stop.is_set() and self._error is None:  # what ended a lane lets the others end their shards, and no more
                 try:
-                    shard = waiting.popleft()
+                    shard = pending.popleft()
                 except IndexError:
                     break
                 with closing(self._read(shard)) as batches:
                     for batch in batches:
-                        if not self._put(lane, batch):
+                        if not self._enqueue(reader, batch):
                             return
         except Stopped:
             pass
         except BaseException as error:
             self._error = error
         finally:
-            self._running.discard(lane)
+            self._running.discard(reader)
             self._arrived.ring()
 
-    def _put(self, lane: int, batch: Batch) -> bool:
-        """Waits for room; False once told to stop."""
-        while len(self._queues[lane]) >= AHEAD and not self._stop.is_set():
-            self._room[lane].wait(1)
+    def _enqueue(self, reader: int, batch: Batch) -> bool:
+        """Waits for room in the reader's queue, and appends the batch. Returns False once `stop` is set."""
+        while len(self._queues[reader]) >= MAX_QUEUED and not self._stop.is_set():
+            self._room[reader].wait(1)
         if self._stop.is_set():
             return False
-        self._queues[lane].append(batch)
+        self._queues[reader].append(batch)
         self._arrived.ring()
         return True

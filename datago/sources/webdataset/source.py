@@ -1,4 +1,4 @@
-"""The WebDataset source: samples out of tar shards, from disk or over a network, several shards at once."""
+"""The WebDataset source: samples from tar shards, on disk or behind a network, several shards at once."""
 
 import logging
 import random
@@ -21,28 +21,28 @@ from datago.sources.settings import PassSettings
 from datago.sources.webdataset import urls
 from datago.sources.webdataset.index import sample_counts
 from datago.sources.webdataset.ledger import BITS, Ledger
-from datago.sources.webdataset.partition import Part
+from datago.sources.webdataset.partition import Partition
 from datago.sources.webdataset.settings import WebDatasetSettings
 from datago.sources.webdataset.shard_reader import ShardReader
-from datago.sources.webdataset.shard_readers import Batch, Lanes
+from datago.sources.webdataset.shard_readers import Batch, ShardReaders
 from datago.threads import Flag, new_lock
 
 log = logging.getLogger("datago.webdataset")
 
-LOCAL_READERS = 2  # shards read from disk at once: one is decoded from while the next is opened
-REMOTE_READERS = 8  # what `concurrent_downloads: 0` means
+LOCAL_READERS = 2  # what `concurrent_downloads: 0` means on disk: one shard is read while the next one is opened
+REMOTE_READERS = 8  # what `concurrent_downloads: 0` means over a network
 
 
 class WebDatasetSource:
-    """Reads a Part of the shards, `concurrent_downloads` at a time, each by a lane (see shard_readers.py).
+    """Reads the stream's Partition of the shards, `concurrent_downloads` shards at a time (see shard_readers.py).
 
-    Their samples leave as they arrive; with `ordered` or a common seed in an order that contents and configuration decide: of k
-    lanes the j-th reads shards j, j + k, j + 2k …, and each gives one sample in turn. A shard that fails is one failure, after the
-    complete samples before the damage. On resume shards that were handed out wholly are not opened; others are read from their
-    beginning, and what was handed out is passed over.
+    Samples leave as they arrive. With `ordered` or a seed they leave in an order that only the contents and the configuration
+    decide: of k readers, reader j reads shards j, j + k, j + 2k …, and each reader gives one sample in turn. A damaged shard gives
+    one failure, after the complete samples before the damage. On resume, shards of which everything was handed out are not opened;
+    other shards are read from their beginning, and samples that were handed out are skipped.
     """
 
-    work_ahead = 32  # entries hold the bytes of their images
+    work_ahead = 32  # Few, because each entry holds the bytes of its images.
 
     def __init__(self, config: PassSettings[WebDatasetSettings]) -> None:
         self._config = config
@@ -58,21 +58,21 @@ class WebDatasetSource:
             "idle": self._idle,
             "hosts": self._hosts,
         }
-        self._lock = new_lock()  # guards these three
-        self._found = self._own = 0  # entries of all shards that were read; those of this stream
+        self._lock = new_lock()  # guards `_found`, `_own` and `skipped`
+        self._found = self._own = 0  # entries in the shards that were read, of all streams and of this stream
         self.skipped: dict[str, int] = {}
         self._ledger = Ledger(config.progress, config.resume)
         self._cache = Cache(of_source.cache_dir, of_source.cache_size) if of_source.cache_dir else None
-        self._lanes: Lanes | None = None
+        self._readers: ShardReaders | None = None
         self.target: int | None = None
         self.base = 0
 
     def open(self) -> None:
-        """Raises SourceError where the url names no shard at all, or shard_index is not what it should be."""
+        """Lists the shards. Raises SourceError if the url names no shard, or if shard_index cannot be used."""
         config = self._config
         shards = urls.shard_urls(config.source.url, **self._options)
         counts = sample_counts(config.source.shard_index, shards, self._options) if config.source.shard_index else None
-        self._part = part = Part(config, shards, counts)
+        self._part = part = Partition(config, shards, counts)
         self.target = part.target
         self._remote = any(scheme_of(shard) not in ("", "file") for shard in shards)
         self._places = places(part.shards)
@@ -80,7 +80,7 @@ class WebDatasetSource:
         workers = config.streams // config.world_size
         if part.by_sample:
             log.warning(
-                "%d shards for %d ranks%s: each reads every shard and takes its part of the samples",
+                "%d shards for %d ranks%s: every rank reads every shard and takes its part of the samples",
                 len(shards),
                 config.world_size,
                 f" of {workers} workers" if workers > 1 else "",
@@ -97,18 +97,18 @@ class WebDatasetSource:
         )
 
     def count(self) -> int | None:
-        """How many samples this stream has, if none fails; None without an index."""
+        """How many samples this stream has if none fails, or None without an index."""
         return self._part.count if self.target is None else self.target
 
     def stop(self) -> None:
         self._stop.set()
-        lanes = self._lanes
-        if lanes is not None:
-            lanes.wake()
+        readers = self._readers
+        if readers is not None:
+            readers.wake()
         self._idle.close()
 
     def state(self) -> dict[str, Any]:
-        """Where this stream is: `shards`, how many there are, and `listing`, their checksum; the rest is Ledger.state's."""
+        """The position of this stream: `shards`, how many shards there are; `listing`, their checksum; and the keys of Ledger.state."""
         shards, listing = self._part.listing
         return {"shards": shards, "listing": listing, **self._ledger.state()}
 
@@ -116,8 +116,8 @@ class WebDatasetSource:
         config, ledger, count = self._config, self._ledger, len(self._part.shards)
         rng = random.Random(plan.key(config.seed, config.epoch) << 64 | config.stream)
         for begin in range(0, self._part.rounds * count, count):
-            waiting = [ordinal for ordinal in range(begin, begin + count) if not ledger.is_done(ordinal)]
-            with closing(self._arriving(waiting, begin)) as arriving:
+            pending = [ordinal for ordinal in range(begin, begin + count) if not ledger.is_done(ordinal)]
+            with closing(self._arriving(pending, begin)) as arriving:
                 for batch in self._shuffled(arriving, rng):
                     if config.ordered:
                         ledger.follow(batch)
@@ -126,23 +126,24 @@ class WebDatasetSource:
                 return
             self._check_not_empty()
 
-    def _arriving(self, waiting: list[int], begin: int) -> Generator[Batch, None, None]:
-        """Batches of the shards with the ordinals `waiting`, in the round of all shards that begins with ordinal `begin`."""
+    def _arriving(self, pending: list[int], begin: int) -> Generator[Batch, None, None]:
+        """Batches of the shards with the ordinals `pending`. `begin` is the ordinal of the first shard in this round over all shards."""
         config, last = self._config, self._ledger.last - begin
-        most = config.source.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
-        count, first = min(most, len(self._part.shards)), None
+        limit = config.source.concurrent_downloads or (REMOTE_READERS if self._remote else LOCAL_READERS)
+        count, first = min(limit, len(self._part.shards)), None
         if config.ordered or not config.seed_is_random:
-            lanes: list[deque[int]] = [deque() for _ in range(count)]
-            for ordinal in waiting:
-                lanes[(ordinal - begin) % count].append(ordinal)
+            readers: list[deque[int]] = [deque() for _ in range(count)]
+            for ordinal in pending:
+                readers[(ordinal - begin) % count].append(ordinal)
             first = (last + 1) % count if last >= 0 else 0
         else:
-            lanes = [deque(waiting)] * min(count, len(waiting))
-        self._lanes = Lanes(lanes, self._read, self._stop)
-        return self._lanes.batches(first)
+            readers = [deque(pending)] * min(count, len(pending))
+        self._readers = ShardReaders(readers, self._read, self._stop)
+        return self._readers.batches(first)
 
     def _shuffled(self, batches: Iterator[Batch], rng: random.Random) -> Iterator[Batch]:
-        """Samples in random order, out of a buffer of `shuffle_buffer`; the buffer keeps bytes of its own, not blocks."""
+        """Shuffles samples in a buffer of `shuffle_buffer` samples. Each sample in it has a copy of its bytes, since it would otherwise
+        keep the whole block alive that it was read from."""
         size = self._config.source.shuffle_buffer
         if size < 2:
             yield from batches
@@ -157,11 +158,11 @@ class WebDatasetSource:
                 entry.own()
                 buffer.append(entry)
                 if len(buffer) > size:
-                    out.append(_drawn(buffer, rng))
+                    out.append(_pop_random(buffer, rng))
             if out:
                 yield out
         if buffer:
-            yield [_drawn(buffer, rng) for _ in range(len(buffer))]
+            yield [_pop_random(buffer, rng) for _ in range(len(buffer))]
 
     def _check_reachable(self) -> None:
         """Raises SourceOSError where no host of this stream's shards can be reached: each shard would fail at once, and be lost to a pass
@@ -174,8 +175,8 @@ class WebDatasetSource:
         then = self._config.resume
         if then and (then["shards"], then["listing"]) != self._part.listing:
             raise SourceValueError(
-                f"url: the shards, or what shard_index says of them, have changed since the state was taken ({then['shards']} then, "
-                f"{now} now): it cannot be resumed"
+                f"url: the shards, or their counts in shard_index, have changed since the state was taken ({then['shards']} shards "
+                f"then, {now} now): the pass cannot be resumed"
             )
 
     def _check_not_empty(self) -> None:
@@ -188,10 +189,10 @@ class WebDatasetSource:
             text = f"no samples in {len(shards)} shards: {', '.join(map(redact, shards[:3]))}"
         if config.streams == config.world_size or not self._found and self._part.by_sample:
             raise SourceValueError(text)
-        log.warning("worker %d: %s", config.stream // config.world_size, text)  # the rank's other workers may have some
+        log.warning("worker %d: %s", config.stream // config.world_size, text)  # The rank's other workers may have samples.
 
     def _read(self, ordinal: int) -> Generator[Batch, None, None]:
-        """One shard's entries that are yet to be handed out, as lists. Run by a lane."""
+        """Yields lists of the entries of one shard that were not handed out before. A reader's thread runs this."""
         config, part, ledger = self._config, self._part, self._ledger
         self._check_reachable()
         place, begun = ordinal % len(part.shards), ledger.was_begun(ordinal)
@@ -211,14 +212,14 @@ class WebDatasetSource:
                             continue
                         own += 1
                         entry.position = position + own
-                    if not (begun and ledger.is_out(entry.position)):
+                    if not (begun and ledger.was_handed_out(entry.position)):
                         out.append(entry)
                 if out:
                     yield out
         finally:
             blocks.close()
             if reader.damaged and self._cache:
-                self._cache.discard(shard)  # a page of HTML with status 200, say: the next pass asks again
+                self._cache.discard(shard)  # It may be an HTML page with status 200, so the next pass downloads it again.
             with self._lock:
                 self._found += found + reader.damaged
                 self._own += own + reader.damaged
@@ -226,11 +227,11 @@ class WebDatasetSource:
                     self.skipped[reason] = self.skipped.get(reason, 0) + count
         ledger.ended(ordinal, own, reader.damaged)
         if part.counts is not None and not reader.damaged and found != part.counts[place]:
-            log.info("%s has %d samples, and %d by the shard_index", redact(shard), found, part.counts[place])
+            log.info("%s has %d samples, but shard_index says %d", redact(shard), found, part.counts[place])
 
 
-def _drawn(buffer: list[Entry], rng: random.Random) -> Entry:
-    """Takes one thing out of `buffer`. Only `random` is the same in every version of Python."""
+def _pop_random(buffer: list[Entry], rng: random.Random) -> Entry:
+    """Takes a random entry out of `buffer`. Of the methods of Random only `random` gives the same in every version of Python."""
     place = int(rng.random() * len(buffer))
     buffer[place], buffer[-1] = buffer[-1], buffer[place]
     return buffer.pop()

@@ -1,4 +1,4 @@
-"""The WebDataset source: samples out of tar shards."""
+"""What the registry knows of the WebDataset source: its keys, the form of its state, and what the command line says of it."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from datago.checks import CRC, NATURAL, integer, list_of, ranges
 from datago.net.url import redact, scheme_of
 from datago.sources.protocol import SourceType, Survey, with_order
 from datago.sources.settings import PassSettings
-from datago.sources.webdataset.ledger import BITS, NUMBERS
+from datago.sources.webdataset.ledger import BITS, MAX_NUMBER
 from datago.sources.webdataset.settings import WebDatasetSettings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ STATE = {
     "shards": NATURAL,
     "listing": CRC,
     "done": ranges(ORDINALS),
-    "partial": [list_of(3, integer(0, ORDINALS), integer(0, NUMBERS), integer(0, NUMBERS))],
+    "partial": [list_of(3, integer(0, ORDINALS), integer(0, MAX_NUMBER), integer(0, MAX_NUMBER))],
     "last": integer(-1),
 }
 
@@ -53,7 +53,7 @@ class WebDatasetType(SourceType[WebDatasetSettings]):
     def check(self, config: "Settings[WebDatasetSettings]") -> WebDatasetSettings:
         if config.uneven != "keep" and not config.source_config.shard_index:
             raise ValueError(
-                f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index: how many samples a rank has is not known"
+                f"uneven: got {config.uneven!r}, wanted 'keep' without source_config.shard_index, as the ranks' sample counts are not known"
             )
         return with_order(config, "random_sampling", "shuffle")
 
@@ -82,17 +82,17 @@ class WebDatasetType(SourceType[WebDatasetSettings]):
         report: Callable[[str, int], None],
     ) -> Survey:
         from datago.sources.webdataset.index import sample_counts
-        from datago.sources.webdataset.partition import Part
-        from datago.sources.webdataset.present import look
+        from datago.sources.webdataset.partition import Partition
+        from datago.sources.webdataset.present import check_shards
 
         source = config.source_config
         report("shards", 0)
         shards = self._shards(source)
         counts = sample_counts(source.shard_index, shards, self._options(source)) if source.shard_index else None
-        looked_at = look(shards, self._options(source))
+        looked_at = check_shards(shards, self._options(source))
         found = []
         for rank in ranks:
-            part = Part(settings(rank, world_size), shards, counts)
+            part = Partition(settings(rank, world_size), shards, counts)
             found.append({"shards": len(part.shards), "samples": part.count if part.target is None else part.target})
             if part.by_sample:
                 found[-1]["shared"] = True

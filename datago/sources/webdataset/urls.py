@@ -1,4 +1,4 @@
-"""What a `url` of the configuration means: the list of shards.
+"""Turns the `url` of a configuration into a list of shards.
 
 | given | means |
 |---|---|
@@ -7,7 +7,7 @@
 | a path, file:// | with braces: one for each string; with `*`, `?`, `[`: the files that match, sorted |
 | http(s):// | with braces: one for each string, else a listing (see listing.py) or one shard; sent as given |
 | s3:// gs:// hf:// az:// … | through fsspec; braces, and `*` sorted |
-| pipe: | refused: nothing is run because a configuration says so |
+| pipe: | refused, because a configuration must not run commands |
 """
 
 import os
@@ -22,14 +22,15 @@ from datago.sources.names import LITTER
 from datago.sources.webdataset.braces import MAX_SHARDS, check, expand
 from datago.sources.webdataset.listing import is_listing, list_objects
 
-PATIENCE = 600.0  # seconds for a storage to list what matches; a bucket of millions takes its time
+LISTING_TIMEOUT_S = 600.0  # for a storage to list the objects that match; it takes long for a bucket of millions
 
 
 def check_urls(value: Any) -> list[str]:
-    """The entries of `value`, after a look at what can be told without the network.
+    """The entries of `value`, checked as far as that is possible without the network.
 
     Raises:
-        SourceValueError: no url, one of a wrong type, `pipe:`, `*` in an http url, bad braces, more than a million shards.
+        SourceValueError: there is no entry, or one is of a wrong type, begins with `pipe:`, has a `*` in an http url or unbalanced
+            braces, or expands to more than a million shards.
     """
     entries = value if isinstance(value, list | tuple) else [value]
     if not entries:
@@ -42,19 +43,19 @@ def check_urls(value: Any) -> list[str]:
 
 
 def shard_urls(value: Any, *, token: str = "", stop: Any = None, **options: Any) -> list[str]:
-    """The urls and paths of all shards, at least one; `token`, `stop` and `options` as for open_stream.
+    """The urls and paths of all shards, at least one; `token`, `stop` and `options` are those of open_stream.
 
     Raises:
-        SourceValueError: what check_urls raises; nothing matches; a listing is empty or none.
-        SourceOSError: a folder that is to be looked into cannot be listed.
-        RemoteError: a listing cannot be had.
+        SourceValueError: check_urls refuses `value`, nothing matches an entry, or a listing is empty or no listing.
+        SourceOSError: a folder in which a pattern is to be matched cannot be listed.
+        RemoteError: a listing cannot be read.
     """
     options["stop"] = stop
     found = []
     for entry in check_urls(value):
         shards = _shards(entry, token, options)
         if not shards:
-            raise SourceValueError(f"url {redact(entry)}: no shards there")
+            raise SourceValueError(f"url {redact(entry)}: no shards found")
         found += shards
         if len(found) > MAX_SHARDS:
             raise SourceValueError(f"url: more than {MAX_SHARDS} shards")
@@ -70,7 +71,7 @@ def _check(entry: str) -> None:
     if scheme in ("http", "https"):
         Url.parse(entry)
         if "*" in entry.partition("?")[0]:
-            raise SourceValueError(f"url {redact(entry)}: '*' cannot be looked up over http; use braces, as in {{000..099}}")
+            raise SourceValueError(f"url {redact(entry)}: '*' cannot be expanded over http; use braces, as in {{000..099}}")
     if scheme not in ("", "file") or not os.path.exists(local_path(entry)):
         check(entry)
 
@@ -104,7 +105,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _check_listable(pattern: str) -> None:
-    """Raises SourceOSError where a folder that `pattern` looks into cannot be listed: glob passes over it without a word."""
+    """Raises SourceOSError if a folder in which `pattern` is matched cannot be listed. glob silently skips such folders."""
     import glob
 
     parent, name = os.path.split(pattern)
@@ -116,7 +117,7 @@ def _check_listable(pattern: str) -> None:
         try:
             os.scandir(folder).close()
         except (FileNotFoundError, NotADirectoryError):
-            pass  # nothing can match there
+            pass  # Nothing can match there.
         except OSError as error:
             if os.fsencode(os.path.basename(folder)) not in LITTER:
                 raise source_os_error(error, "url", folder) from None
@@ -124,7 +125,7 @@ def _check_listable(pattern: str) -> None:
 
 def _stored(pattern: str, options: dict[str, Any]) -> list[str]:
     try:
-        return [*find_objects(pattern, watcher(options["stop"]), PATIENCE)]
+        return [*find_objects(pattern, watcher(options["stop"]), LISTING_TIMEOUT_S)]
     except TransferError as fault:
         url = redact(pattern)
         raise RemoteError(f"{url}: {fault}", url) from None
