@@ -8,7 +8,7 @@ from datago.engine._sample import Entry, Failure
 from datago.errors import printable
 from datago.sources.attributes import attributes_text
 
-LONGEST_NAME = 4096  # characters of an id, a source, the type of a latent; the protocol's ids have 512
+MAX_NAME = 4096  # characters of an id, a source, the type of a latent; the protocol's ids have 512
 
 
 class BadRecord(ValueError):
