@@ -327,3 +327,23 @@ def test_in_a_data_loader(tmp_path, workers):
         ranks.append([seen(batch) for batch in loader])
         assert len(loader) == len(ranks[-1])
     assert check_steps(ranks) == good
+
+
+def test_a_picture_without_a_class_is_replaced(tmp_path):
+    """Its class is looked up before it is read; and a loop that is told of each failure goes on behind it."""
+    rng = numpy.random.default_rng(3)
+    (tmp_path / "a").mkdir()
+    for folder in ("cat", "dog"):
+        make(tmp_path / "a" / folder, 9, rng, SHAPES[:2])
+    make(tmp_path / "a", 3, rng, SHAPES[:1])
+    steps, told = [], []
+    for rank in range(2):
+        top = config(tmp_path / "a", image_config=CROP, on_error=lambda failure: told.append(os.path.basename(failure.name)))
+        top["source_config"] |= {"rank": rank, "world_size": 2}
+        batches = DatagoBatchDataset(top, 4, steps="planned", sizes_cache=tmp_path / "kept", classes="folder")
+        steps.append([(seen(batch), batch["target"].tolist(), batch["id"]) for batch in batches])
+        assert len(batches) == len(steps[-1])
+    assert sorted(set(told)) == ["000.jpg", "001.jpg", "002.jpg"]
+    for _, targets, paths in steps[0] + steps[1]:
+        assert targets == [("cat", "dog").index(os.path.basename(os.path.dirname(path))) for path in paths]
+    assert len(steps[0]) == len(steps[1])
