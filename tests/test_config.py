@@ -206,7 +206,7 @@ def test_the_nearest_of_a_source_type():
         ({"source_type": "file", "source_config": {"root": "/a"}}, "root_path: missing, wanted a path; 'root' is not a key: did you mean 'root_path'?"),
         ({"source_type": "file", "root_path": "/a"}, "source_config: missing, wanted an object; root_path belongs into source_config"),
         ({"source_type": "file", "root_path": "/a", "source_config": {}},
-         "source_config.root_path: missing, wanted a path; it stands at the top level, and belongs into source_config"),
+         "source_config.root_path: missing, wanted a path; it is at the top level, but belongs into source_config"),
         (str(pathlib.Path(__file__)), "it names a file: wanted what is in it"),
         (pathlib.Path("/usr"), "wanted one that ends in .json, .toml, .yaml, .yml; it names a folder: wanted {\"source_type\": \"file\""),
         ("/usr", "it names a folder: wanted {\"source_type\": \"file\", \"source_config\": {\"root_path\": …}}"),

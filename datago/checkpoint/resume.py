@@ -90,7 +90,7 @@ def resume(states: Any, config: Settings[Any], worker: int = 0, workers: int = 1
         own = source_type(config.source_type).own_state([state for state in states if state["rank"] == now.rank], now.worker)
         if own is None:
             raise ValueError(
-                f"state: it is that of rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
+                f"state: saved by rank {first['rank']} of {first['world_size']}, worker {first['worker']}; this is rank {now.rank}, "
                 f"worker {now.worker}: every rank saves and loads its own, or all load the list of all, which "
                 "datago.gather_state(state) gives when all ranks call it before one of them saves"
             )

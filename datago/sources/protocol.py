@@ -16,17 +16,17 @@ number of a sample in its stream. It means the same sample in every pass with th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from datago.checks import require
-from datago.sources.settings import PassSettings, SourceSettings
+from datago.sources.settings import PassSettings, SourceSettings, with_order
+
+S = TypeVar("S", bound=SourceSettings)
 
 if TYPE_CHECKING:
     from datago.engine._sample import Entry, Failure
     from datago.settings import Settings
-
-S = TypeVar("S", bound=SourceSettings)
 
 
 class Source(Protocol):
@@ -245,11 +245,3 @@ class SourceType(Generic[S]):
     def for_competitor(self, config: "Settings[S]") -> dict[str, Any]:
         """The arguments, which JSON can write, of the function in competitors.py that runs the `competitor`."""
         raise NotImplementedError
-
-
-def with_order(config: "Settings[S]", *keys: str) -> S:
-    """The source_config with `random_sampling` set to a bool: true if one of `keys` is true, or if none of them is given and the config has
-    a seed."""
-    source = config.source_config
-    wishes = [wish for key in keys if (wish := getattr(source, key, None)) is not None]
-    return replace(source, random_sampling=any(wishes) if wishes else config.seed is not None)

@@ -1,6 +1,6 @@
 """The settings of a source: what a config says of it, and what one pass is made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from datago.checks import RANK, WORLD_SIZE
@@ -8,6 +8,7 @@ from datago.engine._progress import Progress
 from datago.keys import key
 
 if TYPE_CHECKING:
+    from datago.settings import Settings
     from datago.sources.planned import Planning
 
 
@@ -29,6 +30,7 @@ class SourceSettings:
 
 
 S = TypeVar("S", bound=SourceSettings, covariant=True)
+T = TypeVar("T", bound=SourceSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +71,11 @@ class PassSettings(Generic[S]):
     progress: Progress
     planning: "Planning | None"
     resume: dict[str, Any] | None
+
+
+def with_order(config: "Settings[T]", *keys: str) -> T:
+    """The source_config with `random_sampling` set to a bool: true if one of `keys` is true, or if none of them is given and the config has
+    a seed."""
+    source = config.source_config
+    wishes = [wish for key in keys if (wish := getattr(source, key, None)) is not None]
+    return replace(source, random_sampling=any(wishes) if wishes else config.seed is not None)

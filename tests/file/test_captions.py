@@ -165,7 +165,7 @@ def test_classes_may_be_an_attribute_or_a_folder(tmp_path, memory_limit):
             seen += len(numbers)
         assert seen == 12
     given["source_config"]["captions"] = False
-    with pytest.raises(SourceError, match=r"none of the 12 items .*its attribute 'label' is None, wanted an integer as its class"):
+    with pytest.raises(SourceError, match=r"none of the 12 items .*attribute 'label' is None, wanted an integer as the class"):
         list(DatagoBatchDataset(given, 4, classes="label"))
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from datago.checks import CRC, NATURAL, integer, list_of, ranges
 from datago.net.url import redact, scheme_of
-from datago.sources.protocol import SourceType, Survey, with_order
-from datago.sources.settings import PassSettings
+from datago.sources.protocol import SourceType, Survey
+from datago.sources.settings import PassSettings, with_order
 from datago.sources.webdataset.ledger import BITS, MAX_NUMBER
 from datago.sources.webdataset.settings import WebDatasetSettings
 
