@@ -2,7 +2,7 @@
 # make check: the checkers, and the tests without a mark; within a minute, for every change.
 # make test: those, and the tests that talk to servers on this machine; within four minutes.   make test-all: all tests, some 12 minutes.
 # make sanitize: ring, pool and client under ASAN and TSAN.   make fuzz SECONDS=3600: pictures, archives, configs, answers.
-# make coverage: which lines of Python, Cython and C the tests of `make test` run.
+# make coverage: which lines of Python, Cython and C the tests of `make check` run.
 PYTHON ?= python3
 PIP := .venv/bin/pip install -q --disable-pip-version-check
 
