@@ -275,8 +275,8 @@ def test_same_seed_same_pixels(shapes, image, monkeypatch):
     monkeypatch.setenv("DATAGO_MAX_TASKS", "7")
     assert first == drawn(shapes, image, seed=1, ordered=True)
     assert first == {name: one.transpose(2, 0, 1).tobytes() for name, one in pictures(shapes, image, seed=1).items()}
-    for other in ({"seed": 2}, {"seed": 1, "epoch": 1}, {}):
-        assert sum(first[name] != one for name, one in drawn(shapes, image, **other).items()) >= 5
+    for other, least in ({"seed": 2}, 5), ({"seed": 1, "epoch": 1}, 5), ({}, 1):  # without a seed it is chance how many differ
+        assert sum(first[name] != one for name, one in drawn(shapes, image, **other).items()) >= least
 
 
 def test_a_draw_does_not_depend_on_where_the_folder_lies(shapes, tmp_path):

@@ -266,7 +266,8 @@ def test_batches_that_wait_for_the_reader_count(tmp_path, monkeypatch):
         until(lambda: dataset._running.stats()["memory"]["in_flight"] >= most * one)  # noqa: B023
         assert sum(len(batch["id"]) for batch in iterator) == 116
         memory = dataset._running.stats()["memory"]
-        assert memory["in_flight"] == 0 and most * one <= memory["peak"] <= limit
+        # A buffer that is used again may be larger than the room that was reserved for a picture, up to twice as large.
+        assert memory["in_flight"] == 0 and most * one <= memory["peak"] <= limit + 8 * one // 4
 
 
 ENCODED = """
