@@ -25,7 +25,6 @@ class Losses:
         most: `max_failures` of the config. An integer: so many items may fail. A fraction (float): that share of all items may fail, and of
             the first 100 items that share of 100. None: half of the first 100 items may fail, and any number of those that follow.
         limited: whether None sets that limit. It does not where the reader is told of each failure.
-
     """
 
     def __init__(self, most: float | None, limited: bool) -> None:
