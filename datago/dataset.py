@@ -108,6 +108,7 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
                 try:
                     outcome = get()
                     if outcome is None:
+                        tell(True)
                         return
                     outcome = self._stated(client, self._made(outcome))
                 except Exception as error:
@@ -117,10 +118,10 @@ class DatagoIterDataset(Resumable, Observed, IterableDataset):
                     yield outcome
                 except Closed:
                     client.stop()
+                    tell(True)
                     return
         finally:
             hold = None  # noqa: F841  (a traceback that somebody keeps may keep this frame)
-            tell(True)
 
     def _made(self, sample: Any) -> Any:
         """What the reader gets of what the client gives."""

@@ -136,7 +136,7 @@ def test_ranks_are_killed_and_go_on(before, after, workers, tmp_path):
     first = steps(kill_at(start(*program, "--devices", before, "--save-every", 3), "epoch 0 step 4 "))
     rest = steps(finish(start(*program, "--devices", after)))
     saved = min(step for _, step in rest) - 1
-    assert saved == 3
+    assert saved in (3, 6)  # every third step is saved, and on a busy machine the signal comes later than it was sent
     begun = [name for (_, step), ranks in first.items() if step <= saved for of_rank in ranks.values() for name in of_rank]
     assert len(begun) == 2 * before * saved
     for epoch, already in ((0, begun), (1, [])):

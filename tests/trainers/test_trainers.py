@@ -36,7 +36,7 @@ def test_every_picture_once_an_epoch(program, more, before, after, pictures, tmp
     first = steps(kill_at(launch(before, *arguments, "--save-every", 3), "epoch 0 step 5 "))
     rest = steps(finish(launch(after, *arguments)))
     saved = min(step for _, step in rest) - 1
-    assert saved == 3
+    assert saved in (3, 6)  # every third step is saved, and on a busy machine the signal comes later than it was sent
     begun = [name for (_, step), ranks in first.items() if step <= saved for of_rank in ranks.values() for name in of_rank]
     assert len(begun) == 2 * before * saved
     for epoch, already in ((0, begun), (1, [])):
@@ -50,5 +50,7 @@ def test_the_loop_of_timm(pictures, tmp_path):
     resume = "--resume", tmp_path / "last.pth.tar"
     kill_at(launch(2, *arguments, *resume, "--recovery-interval", 3), "epoch 0 step 5 ")
     rest = steps(finish(launch(2, *arguments, *resume)))
-    assert min(rest) == (0, 4) and max(rest) == (1, 16)  # 16 pictures for each rank: 8 batches of 2
-    assert len(rest) == 13 and all(ranks == {"0": ["2"], "1": ["2"]} for ranks in rest.values())
+    saved = min(rest)[1] - 1
+    assert saved in (3, 6)  # as above
+    assert min(rest)[0] == 0 and max(rest) == (1, 16)  # 16 pictures for each rank: 8 batches of 2
+    assert len(rest) == 16 - saved and all(ranks == {"0": ["2"], "1": ["2"]} for ranks in rest.values())
